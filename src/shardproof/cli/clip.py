@@ -1,0 +1,1 @@
+"""`shardproof clip`: the rule on gradients in files."""
