@@ -1,0 +1,121 @@
+"""Who counts what: each logical element is counted by exactly one rank.
+
+A slice that several ranks hold is counted by the first of them, in the order of the mesh, that lists it; a
+slice that one rank holds is counted by that rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from shardproof.layout.coverage import Claim, claim, total
+from shardproof.layout.slices import Slice
+from shardproof.layout.tensors import Identity, Listed
+
+Holders = Callable[[int, Identity], Sequence[str]]
+"""Which names of a logical tensor a rank lists, in order of ownership; empty for none."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Who holds the slice that a rank lists under one name.
+
+    `copies`: the ranks that list the same slice, in mesh order. `owned`: this entry is the one that counts.
+    """
+
+    owner: int
+    owned: bool
+    copies: tuple[int, ...]
+
+
+def share(tensor: Listed, rank: int, holders: Holders) -> Share:
+    """Return who holds and who counts the slice that `rank` lists as `tensor`.
+
+    >>> from shardproof.layout import Listed, Mesh, Placement
+    >>> mesh = Mesh(("dp", "tp"), (2, 2), (0, 1, 2, 3))
+    >>> norm = Listed("norm", mesh, (Placement.SHARD, Placement.REPLICATE))
+    >>> share(norm, 3, lambda rank, identity: ("norm",))
+    Share(owner=2, owned=False, copies=(2, 3))
+    """
+    identity = tensor.identity(rank)
+    copies = tuple(
+        member for member in tensor.mesh.along(rank, tensor.copy_axes) if holders(member, identity)
+    )
+    owner = copies[0]
+    return Share(owner, owner == rank and holders(rank, identity)[0] == tensor.name, copies)
+
+
+def holders_of(lists: Mapping[int, Iterable[Listed]]) -> Holders:
+    """Index what every rank lists; the names of a tied tensor come in the order of its tie."""
+    found: dict[tuple[int, Identity], list[str]] = {}
+    for rank, tensors in lists.items():
+        for tensor in tensors:
+            found.setdefault((rank, tensor.identity(rank)), []).append(tensor.name)
+    ties = {
+        tensor.name: tensor.tie.index(tensor.name) for ts in lists.values() for tensor in ts if tensor.tie
+    }
+    index = {key: tuple(sorted(names, key=lambda name: ties.get(name, 0))) for key, names in found.items()}
+    return lambda rank, identity: index.get((rank, identity), ())
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A logical tensor that is not covered exactly once: `counted` of `numel` elements are owned."""
+
+    identity: Identity
+    counted: int
+    numel: int
+
+    def __str__(self) -> str:
+        if self.counted == self.numel:
+            return f"{self.identity}: {self.numel} elements are owned, but not each exactly once"
+        word = "left out" if self.counted < self.numel else "counted twice"
+        return f"{self.identity}: {self.counted} of {self.numel} elements are owned, some are {word}"
+
+
+def claims(tensors: Iterable[Listed], rank: int, holders: Holders) -> dict[Identity, Claim]:
+    """What `rank` claims of each logical tensor that it lists and whose slices are known."""
+    claimed: dict[Identity, Claim] = {}
+    for tensor in tensors:
+        if tensor.part is None or tensor.shape is None:
+            continue
+        identity = tensor.identity(rank)
+        mine = Claim()
+        if share(tensor, rank, holders).owned:
+            mine = claim(str(identity), tensor.part)
+        claimed[identity] = claimed.get(identity, Claim()) + mine
+    return claimed
+
+
+def gaps(summed: Mapping[Identity, Claim], shapes: Mapping[Identity, tuple[int, ...]]) -> list[Gap]:
+    """The logical tensors whose claims, summed over all ranks, are not those of the whole tensor."""
+    found = []
+    for identity, shape in shapes.items():
+        whole = claim(str(identity), Slice.whole(shape))
+        if summed.get(identity, Claim()) != whole:
+            found.append(Gap(identity, summed.get(identity, Claim()).count, whole.count))
+    return found
+
+
+def prove(lists: Mapping[int, Collection[Listed]]) -> list[Gap]:
+    """Return what is not covered exactly once in a run whose ranks list these tensors; empty when proved.
+
+    The pure model of what a plan proves collectively. A tensor of which some rank's slice
+    is unknown is declared, not proved, and never in the result.
+
+    >>> from shardproof.layout import Listed, Placement, Slice, line
+    >>> def half(rank, start, stop):
+    ...     return Listed("w", line([0, 1]), (Placement.SHARD,), Slice.flat(start, stop), (4,))
+    >>> prove({0: [half(0, 0, 2)], 1: [half(1, 2, 4)]})
+    []
+    >>> [str(gap) for gap in prove({0: [half(0, 0, 2)], 1: [half(1, 3, 4)]})]
+    ['w: 3 of 4 elements are owned, some are left out']
+    """
+    holders = holders_of(lists)
+    claimed = [claims(tensors, rank, holders) for rank, tensors in lists.items()]
+    every = [(tensor.identity(rank), tensor) for rank, tensors in lists.items() for tensor in tensors]
+    unknown = {identity for identity, tensor in every if tensor.shape is None or tensor.part is None}
+    shapes = {i: tensor.shape for i, tensor in every if i not in unknown and tensor.shape is not None}
+    summed = {identity: total(each.get(identity, Claim()) for each in claimed) for identity in shapes}
+    return gaps(summed, shapes)
