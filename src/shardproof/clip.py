@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import sys
 from collections.abc import Sequence
 
 from shardproof.errors import InvalidTypeError, InvalidValueError
@@ -111,8 +112,10 @@ def checked_limit(limit: object) -> float:
     if limit is None:
         return math.inf
     number = _checked_number(limit, "limit", "a nonnegative number; inf or None for no limit")
-    if math.isnan(number) or number < 0:
-        raise InvalidValueError(f"Expected a limit >= 0, got limit={limit!r}. Pass inf or None for no limit.")
+    if not number >= 0:
+        raise InvalidValueError(
+            f"Expected a limit >= 0, got limit={_shown(limit)}. Pass inf or None for no limit."
+        )
     try:
         return float(number)
     except OverflowError:
@@ -120,18 +123,21 @@ def checked_limit(limit: object) -> float:
 
 
 def _checked_norm(norm: object) -> float:
-    number = float(_checked_number(norm, "norm", "a finite nonnegative number"))
-    if not (0 <= number < math.inf):
+    number = _checked_number(norm, "norm", "a finite nonnegative number")
+    if not (0 <= number <= sys.float_info.max):
         raise InvalidValueError(
-            f"Expected a finite norm >= 0, got norm={norm!r}. No factor follows from it: a factor of zero or NaN "
+            f"Expected a finite norm >= 0, got norm={_shown(norm)}. No factor follows from it: a factor of zero or NaN "
             "would destroy the gradient. clip_shards takes the factor from the exact sum instead."
         )
-    return number
+    return float(number)
 
 
 def _checked_shards(shards: object) -> list[list[float]]:
     return [
-        [_checked_value(value, rank, index) for index, value in enumerate(_checked_sequence(shard, f"shard {rank}"))]
+        [
+            _checked_value(value, rank, index)
+            for index, value in enumerate(_checked_sequence(shard, f"shard {rank}"))
+        ]
         for rank, shard in enumerate(_checked_sequence(shards, "shards"))
     ]
 
@@ -139,10 +145,11 @@ def _checked_shards(shards: object) -> list[list[float]]:
 def _checked_sequence(candidate: object, what: str) -> Sequence[object]:
     # NumPy arrays are no Sequence by registration but have what is needed; text is one and is never meant.
     if isinstance(candidate, (str, bytes, bytearray)) or not (
-        isinstance(candidate, Sequence) or (hasattr(candidate, "__getitem__") and hasattr(candidate, "__array__"))
+        isinstance(candidate, Sequence)
+        or (hasattr(candidate, "__getitem__") and hasattr(candidate, "__array__"))
     ):
         raise InvalidTypeError(
-            f"Expected {what} to be a list or tuple, got {candidate!r} ({type(candidate).__name__})."
+            f"Expected {what} to be a list or tuple, got {_shown(candidate)} ({type(candidate).__name__})."
         )
     return candidate  # type: ignore[return-value]
 
@@ -155,7 +162,9 @@ def _checked_value(value: object, rank: int, index: int) -> float:
     except OverflowError:
         finite = False
     if not finite:
-        raise InvalidValueError(f"Expected a finite value within float64's range at {where}, got {value!r}.")
+        raise InvalidValueError(
+            f"Expected a finite value within float64's range at {where}, got {_shown(value)}."
+        )
     return number
 
 
@@ -166,7 +175,16 @@ def _checked_number(value: object, where: str, wanted: str) -> float:
         return int(value)
     if isinstance(value, numbers.Real) and not isinstance(value, (bool, numbers.Rational)):
         return float(value)
-    raise InvalidTypeError(f"Expected {wanted} at {where}, got {value!r} ({type(value).__name__}).")
+    raise InvalidTypeError(f"Expected {wanted} at {where}, got {_shown(value)} ({type(value).__name__}).")
+
+
+def _shown(value: object) -> str:
+    # Python refuses to print an int of more than 4300 digits; a wrong argument may also be a whole model.
+    try:
+        text = repr(value)
+    except ValueError:
+        text = "an int of more than 4300 digits"
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _exact_sum(shards: list[list[float]]) -> ExactSum:
