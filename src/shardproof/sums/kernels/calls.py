@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Sequence
 from typing import Final, Literal, cast
 
@@ -12,8 +11,8 @@ from shardproof.sums.kernels.formats import Format
 from shardproof.sums.kernels.powers import checked_power
 from shardproof.sums.kernels.protocol import Kernel, Largest, Order, Tally
 
-KernelName = Literal["python", "numpy", "numba"]
-_MODULES: Final = {name: f"shardproof.sums.kernels.{name}_kernel" for name in ("python", "numpy", "numba")}
+KernelName = Literal["python", "numpy"]
+_MODULES: Final = {name: f"shardproof.sums.kernels.{name}_kernel" for name in ("python", "numpy")}
 
 
 def load_kernel(name: KernelName) -> Kernel:
@@ -29,8 +28,8 @@ def load_kernel(name: KernelName) -> Kernel:
 
 
 def best_kernel() -> Kernel:
-    """Return the fastest kernel that this installation has: numba, else numpy. Both give the same bits."""
-    return load_kernel("numba" if importlib.util.find_spec("numba") else "numpy")
+    """Return the fastest kernel that this installation has."""
+    return load_kernel("numpy")
 
 
 def tally(

@@ -97,7 +97,8 @@ def encoded(format: Format, value: float) -> int:
 
 
 def _nearest(bits: Bits, magnitude: float) -> int:
-    unit = max(math.frexp(magnitude)[1] - 1 - bits.mantissa, bits.unit(0))
+    exponent = math.frexp(magnitude)[1] - 1 if magnitude else bits.unit(0)  # frexp gives zero the exponent 0
+    unit = max(exponent - bits.mantissa, bits.unit(0))
     steps = round(Fraction(magnitude) / Fraction(2) ** unit)  # ties to even, as Fraction rounds
     # A field is one above its distance to the subnormals; the implicit bit of `steps` adds that one, and a
     # mantissa that rounds up to the next power of two carries into the field.
