@@ -68,7 +68,7 @@ def clip_factor(norm: float, limit: float | None) -> float:
 def clip_shards(shards: Sequence[Sequence[float]], limit: float | None) -> list[list[float]]:
     """Return the same shard layout, scaled by min(1, limit / global L2 norm), rounded to 12 decimals.
 
-    result = round(float64(value) * factor, 12); where the factor is one, round(value, 12), and ints stay ints.
+    result = round(float64(value) * factor, 12); where the factor is one, round(value, 12): ints stay ints.
     The factor comes from the exact sum of squares, so it is right even where the norm itself exceeds float64.
 
     Args:
@@ -126,28 +126,26 @@ def _checked_norm(norm: object) -> float:
     number = _checked_number(norm, "norm", "a finite nonnegative number")
     if not (0 <= number <= sys.float_info.max):
         raise InvalidValueError(
-            f"Expected a finite norm >= 0, got norm={_shown(norm)}. No factor follows from it: a factor of zero or NaN "
-            "would destroy the gradient. clip_shards takes the factor from the exact sum instead."
+            f"Expected a finite norm >= 0, got norm={_shown(norm)}. No factor follows from it: a factor "
+            "of zero or NaN would destroy the gradient. clip_shards takes the factor from the exact sum instead."
         )
     return float(number)
 
 
 def _checked_shards(shards: object) -> list[list[float]]:
-    return [
-        [
-            _checked_value(value, rank, index)
-            for index, value in enumerate(_checked_sequence(shard, f"shard {rank}"))
-        ]
-        for rank, shard in enumerate(_checked_sequence(shards, "shards"))
-    ]
+    return [_checked_shard(shard, rank) for rank, shard in enumerate(_checked_sequence(shards, "shards"))]
+
+
+def _checked_shard(shard: object, rank: int) -> list[float]:
+    values = _checked_sequence(shard, f"shard {rank}")
+    return [_checked_value(value, rank, index) for index, value in enumerate(values)]
 
 
 def _checked_sequence(candidate: object, what: str) -> Sequence[object]:
-    # NumPy arrays are no Sequence by registration but have what is needed; text is one and is never meant.
-    if isinstance(candidate, (str, bytes, bytearray)) or not (
-        isinstance(candidate, Sequence)
-        or (hasattr(candidate, "__getitem__") and hasattr(candidate, "__array__"))
-    ):
+    # A NumPy array is no Sequence by registration but can be read like one, a single number (ndim 0) cannot;
+    # text is a Sequence and is never meant.
+    array = hasattr(candidate, "__array__") and getattr(candidate, "ndim", 0) > 0
+    if isinstance(candidate, (str, bytes, bytearray)) or not (isinstance(candidate, Sequence) or array):
         raise InvalidTypeError(
             f"Expected {what} to be a list or tuple, got {_shown(candidate)} ({type(candidate).__name__})."
         )

@@ -51,5 +51,5 @@ def test_the_checks_here_are_those_of_the_page() -> None:
     assert rows == here + here  # the failing source's table, then the unsuccessful one's
     calls = dict(re.findall(r"^check\('(.+?)',solve\((.+?)\),\[", text, re.MULTILINE))
     for label, shards, limit, _ in CHECKS:
-        # The page writes its inputs with N = 1; this is the page's own expression, evaluated with no builtins.
+        # The page's own expression for the input, with its N = 1 and no builtins.
         assert eval(f"({calls[label]},)", {"__builtins__": {}, "N": 1}) == (shards, limit)

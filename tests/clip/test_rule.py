@@ -122,7 +122,9 @@ def test_a_refused_value_names_shard_and_index(call: object, value: object, kind
     assert isinstance(caught.value, ValueError if kind is InvalidValueError else TypeError)
 
 
-@pytest.mark.parametrize("shard", ["12", b"12", 3, None, {1: 2}, {1.0}, iter([1.0]), 1.5])
+@pytest.mark.parametrize(
+    "shard", ["12", b"12", 3, None, {1: 2}, {1.0}, iter([1.0]), 1.5, np.float64(1), np.array(1.0)]
+)
 def test_a_shard_that_is_not_a_sequence_is_named(shard: object) -> None:
     with pytest.raises(InvalidTypeError, match="shard 1"):
         global_norm([[1.0], shard])  # type: ignore[list-item]

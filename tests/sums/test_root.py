@@ -22,12 +22,9 @@ integers = st.one_of(
 
 
 def neighbours(value: float) -> tuple[Fraction, Fraction]:
-    """The points halfway to the float64 below and above `value`; above the largest, as if the grid went on."""
+    """The points halfway to the float64 below and above `value`, as if no largest existed."""
     below = Fraction(math.nextafter(value, 0.0)) if value else Fraction(0)
-    if value == LARGEST:
-        above = Fraction(2) ** 1024
-    else:
-        above = Fraction(math.nextafter(value, math.inf))
+    above = Fraction(2) ** 1024 if value == LARGEST else Fraction(math.nextafter(value, math.inf))
     return (below + Fraction(value)) / 2, (Fraction(value) + above) / 2
 
 
@@ -48,7 +45,7 @@ def test_the_root_is_nearest(total: int, exponent: int) -> None:
 @settings(deadline=None, max_examples=200)
 @given(st.floats(min_value=0, max_value=LARGEST), st.integers(-3, 3))
 def test_the_root_is_nearest_beside_a_tie(value: float, off: int) -> None:
-    """The hardest inputs: squares of points halfway between two float64, and one unit of the grid beside them."""
+    """The hardest inputs: squares of points halfway between two float64, and units of the grid beside them."""
     tie = neighbours(value)[1]
     square = tie**2 / Fraction(2) ** (GRID_EXPONENT - 64) + off
     assume(square.denominator == 1 and square > 0)
