@@ -2,7 +2,7 @@
 
 Every index i along dim d gets a random weight w_d(i) in the field of 2**61 - 1 elements; an element weighs
 the product over its dims. The weight of a slice is then a product of sums over intervals, and an interval's
-sum is a difference of two prefix values, so no slice costs more than its number of intervals. The owned slices
+sum is a difference of two prefix values: a slice costs no more than its number of intervals. The owned slices
 cover the tensor exactly once only if their weights and their counts add up to the tensor's. If they do not,
 the count of some element differs from one, and the weights add up nevertheless with a probability of at most
 dims / 2**61 (Schwartz-Zippel: the difference is a nonzero multilinear polynomial in the random weights).

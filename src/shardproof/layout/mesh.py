@@ -28,9 +28,7 @@ class Mesh:
 
     def __post_init__(self) -> None:
         if len(self.axes) != len(self.sizes) or len(set(self.axes)) != len(self.axes):
-            raise PlacementError(
-                f"Expected one size for each axis name, got axes={self.axes}, sizes={self.sizes}."
-            )
+            raise PlacementError(f"Expected one size for each axis name, got axes={self.axes}, sizes={self.sizes}.")
         if math.prod(self.sizes) != len(self.ranks) or len(set(self.ranks)) != len(self.ranks):
             grid = dict(zip(self.axes, self.sizes, strict=True))
             raise PlacementError(
@@ -83,9 +81,7 @@ class Mesh:
         if rank not in members or not all(member in self for member in members):
             return None
         places = [self.coordinates(member) for member in members]
-        varying = tuple(
-            axis for index, axis in enumerate(self.axes) if len({place[index] for place in places}) > 1
-        )
+        varying = tuple(axis for index, axis in enumerate(self.axes) if len({place[index] for place in places}) > 1)
         return varying if set(self.along(rank, varying)) == set(members) else None
 
 

@@ -21,12 +21,14 @@ Holders = Callable[[int, Identity], Sequence[str]]
 class Share:
     """Who holds the slice that a rank lists under one name.
 
-    `copies`: the ranks that list the same slice, in mesh order. `owned`: this entry is the one that counts.
+    `copies`: the ranks that list the same slice, in mesh order, `owner` first. `first`: no other entry of this
+    rank stands for the same slice before this one, as the second name of a tied tensor would.
     """
 
     owner: int
-    owned: bool
     copies: tuple[int, ...]
+    first: bool
+    owned: bool
 
 
 def share(tensor: Listed, rank: int, holders: Holders) -> Share:
@@ -36,14 +38,12 @@ def share(tensor: Listed, rank: int, holders: Holders) -> Share:
     >>> mesh = Mesh(("dp", "tp"), (2, 2), (0, 1, 2, 3))
     >>> norm = Listed("norm", mesh, (Placement.SHARD, Placement.REPLICATE))
     >>> share(norm, 3, lambda rank, identity: ("norm",))
-    Share(owner=2, owned=False, copies=(2, 3))
+    Share(owner=2, copies=(2, 3), first=True, owned=False)
     """
     identity = tensor.identity(rank)
-    copies = tuple(
-        member for member in tensor.mesh.along(rank, tensor.copy_axes) if holders(member, identity)
-    )
-    owner = copies[0]
-    return Share(owner, owner == rank and holders(rank, identity)[0] == tensor.name, copies)
+    copies = tuple(member for member in tensor.mesh.along(rank, tensor.copy_axes) if holders(member, identity))
+    first = holders(rank, identity)[0] == tensor.name
+    return Share(copies[0], copies, first, owned=first and copies[0] == rank)
 
 
 def holders_of(lists: Mapping[int, Iterable[Listed]]) -> Holders:
@@ -52,9 +52,7 @@ def holders_of(lists: Mapping[int, Iterable[Listed]]) -> Holders:
     for rank, tensors in lists.items():
         for tensor in tensors:
             found.setdefault((rank, tensor.identity(rank)), []).append(tensor.name)
-    ties = {
-        tensor.name: tensor.tie.index(tensor.name) for ts in lists.values() for tensor in ts if tensor.tie
-    }
+    ties = {tensor.name: tensor.tie.index(tensor.name) for ts in lists.values() for tensor in ts if tensor.tie}
     index = {key: tuple(sorted(names, key=lambda name: ties.get(name, 0))) for key, names in found.items()}
     return lambda rank, identity: index.get((rank, identity), ())
 

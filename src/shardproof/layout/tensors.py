@@ -56,9 +56,7 @@ class Listed:
 
     def axes_with(self, *kinds: Placement) -> frozenset[str]:
         """The axes on which the tensor lies in one of these ways."""
-        return frozenset(
-            axis for axis, kind in zip(self.mesh.axes, self.placements, strict=True) if kind in kinds
-        )
+        return frozenset(axis for axis, kind in zip(self.mesh.axes, self.placements, strict=True) if kind in kinds)
 
     @property
     def copy_axes(self) -> frozenset[str]:

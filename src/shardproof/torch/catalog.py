@@ -1,0 +1,191 @@
+"""What all ranks list, agreed on collectively: who counts each slice, and the proof that all is covered once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import torch
+
+from shardproof.errors import PlacementError, ShardproofError
+from shardproof.layout import FIELD, Claim, Gap, Identity, Listed, Mesh, Share, claims, gaps, share
+from shardproof.torch.reading import Read
+from shardproof.torch.world import MeshLike, World, add_up, broadcast, coordinates, gather, grid
+
+
+@dataclass(frozen=True)
+class Line:
+    """One logical tensor as ranks tell each other: equal on all ranks that hold a part of it, but for its name."""
+
+    identity: Identity
+    name: str
+    shape: tuple[int, ...] | None
+    axes: tuple[tuple[str, int, str], ...]
+    tie: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The tensors of all ranks.
+
+    `reads` and `shares` are this rank's, in the order of its list; `unproved` are logical tensors of which some
+    slice is unknown; `digest` is equal on all ranks.
+    """
+
+    here: World
+    reads: tuple[Read, ...]
+    shares: tuple[Share, ...]
+    unproved: frozenset[Identity]
+    digest: str
+    lines: dict[Identity, Line] = field(repr=False)
+
+
+def catalog(here: World, mesh: MeshLike | None, read: Callable[[Mesh | None], Sequence[Read]]) -> Catalog:
+    """Read this rank's tensors, tell the other ranks, and prove that every element is counted exactly once.
+
+    A collective call of all ranks of `here`; an error on one rank is raised on all. Traffic per rank grows with
+    the number of different lists (one for each pipeline stage and expert rank) times their length.
+
+    Raises PlacementError when a rank cannot say how a tensor lies, when ranks contradict each other, or when
+    the owned slices do not cover a tensor exactly once.
+    """
+    told = gather(here, _attempt(lambda: coordinates(mesh)))
+    _raise_together(here, told)
+    mine = _attempt(lambda: tuple(read(grid(mesh, here, told))))
+    lines = _lines(mine, here.rank) if not isinstance(mine, Exception) else ()
+    answers = gather(here, mine if isinstance(mine, Exception) else _digest(lines))
+    _raise_together(here, answers)
+    assert not isinstance(mine, Exception)
+    lists = {each: broadcast(here, lines, answers.index(each)) for each in dict.fromkeys(answers)}
+    known = _merged(lists, here, answers)
+    index = {each: _names(lists[each]) for each in lists}
+    lister = dict(zip(here.ranks, answers, strict=True))
+
+    def holders(rank: int, identity: Identity) -> tuple[str, ...]:
+        return index[lister[rank]].get(identity, ())
+
+    listed = [each.listed for each in mine]
+    shares = tuple(share(each, here.rank, holders) for each in listed)
+    unproved = _prove(here, listed, known, holders)
+    digest = _digest(tuple(sorted(lists)))
+    return Catalog(here, mine, shares, unproved, digest, known)
+
+
+def _attempt(call: Callable[[], Any]) -> Any:
+    """The result, or the error that a caller's input caused: it has to reach the other ranks first."""
+    try:
+        return call()
+    except ShardproofError as error:
+        return error
+
+
+def _raise_together(here: World, answers: Sequence[object]) -> None:
+    """Raise on every rank what was raised on any, this rank's own error first."""
+    errors = [(rank, each) for rank, each in zip(here.ranks, answers, strict=True) if isinstance(each, Exception)]
+    if not errors:
+        return
+    rank, error = next((pair for pair in errors if pair[0] == here.rank), errors[0])
+    if here.size == 1:
+        raise error
+    others = "" if len(errors) == 1 else f" (also on ranks {[each for each, _ in errors if each != rank]})"
+    raise type(error)(f"Rank {rank}{others}: {error}")
+
+
+def _lines(reads: Sequence[Read], rank: int) -> tuple[Line, ...]:
+    return tuple(_line(each.listed, rank) for each in reads)
+
+
+def _line(listed: Listed, rank: int) -> Line:
+    axes = zip(listed.mesh.axes, listed.mesh.sizes, (kind.value for kind in listed.placements), strict=True)
+    return Line(listed.identity(rank), listed.name, listed.shape, tuple(axes), listed.tie)
+
+
+def _digest(lines: object) -> str:
+    return blake2b(repr(lines).encode(), digest_size=16).hexdigest()
+
+
+def _names(lines: Sequence[Line]) -> dict[Identity, tuple[str, ...]]:
+    found: dict[Identity, tuple[str, ...]] = {}
+    for line in lines:
+        names = (*found.get(line.identity, ()), line.name)
+        found[line.identity] = tuple(sorted(names, key=line.tie.index)) if line.tie else names
+    return found
+
+
+def _merged(lists: dict[str, tuple[Line, ...]], here: World, answers: Sequence[str]) -> dict[Identity, Line]:
+    """One line for each logical tensor of the run; refuses what two ranks say differently."""
+    found: dict[Identity, Line] = {}
+    said_by: dict[Identity, str] = {}
+    for each, lines in lists.items():
+        for line in lines:
+            first = found.setdefault(line.identity, line)
+            said_by.setdefault(line.identity, each)
+            if (first.shape, first.axes, first.tie) != (line.shape, line.axes, line.tie):
+                ranks = [here.ranks[answers.index(digest)] for digest in (said_by[line.identity], each)]
+                raise PlacementError(
+                    f"{line.identity}: rank {ranks[0]} says {_said(first)}, rank {ranks[1]} says {_said(line)}. "
+                    'If these are different tensors under one name, say "distinct" on the axis between them.'
+                )
+    return found
+
+
+def _said(line: Line) -> str:
+    axes = ", ".join(f"{axis} ({size}): {kind}" for axis, size, kind in line.axes)
+    return f"shape {line.shape}, {axes}" + (f", tied {line.tie}" if line.tie else "")
+
+
+def _prove(
+    here: World,
+    listed: Sequence[Listed],
+    known: dict[Identity, Line],
+    holders: Callable[[int, Identity], Sequence[str]],
+) -> frozenset[Identity]:
+    """Add up what all ranks claim; returns the logical tensors that are declared only."""
+    order = sorted(known, key=str)
+    claimed = claims(listed, here.rank, holders)
+    unknown = {each.identity(here.rank) for each in listed if each.part is None or each.shape is None}
+    rows = [_row(claimed.get(identity, Claim()), identity in unknown) for identity in order]
+    words = add_up(here, torch.tensor(rows, dtype=torch.int64).reshape(-1, 4)).tolist()
+    summed = {
+        identity: Claim(count, ((high << 31) + low) % FIELD)
+        for identity, (count, high, low, _) in zip(order, words, strict=True)
+    }
+    unproved = frozenset(identity for identity, row in zip(order, words, strict=True) if row[3])
+    shapes = {each: known[each].shape for each in order if each not in unproved}
+    found = gaps(summed, {each: shape for each, shape in shapes.items() if shape is not None})
+    if found:
+        raise PlacementError(_uncovered(here, found, listed, claimed))
+    return unproved
+
+
+def _row(claimed: Claim, unknown: bool) -> list[int]:
+    # Two halves of the 61-bit weight: their sums over 2**31 ranks fit an int64, and can be reduced afterwards.
+    return [claimed.count, claimed.weight >> 31, claimed.weight & (2**31 - 1), int(unknown)]
+
+
+def _uncovered(here: World, found: list[Gap], listed: Sequence[Listed], claimed: dict[Identity, Claim]) -> str:
+    """Name tensors and the ranks that claim them; a collective call, since all ranks found the same gaps."""
+    wanted = {gap.identity for gap in found}
+    mine = [
+        (
+            each.identity(here.rank),
+            each.part.dims if each.part else None,
+            claimed[each.identity(here.rank)].count,
+        )
+        for each in listed
+        if each.identity(here.rank) in wanted
+    ]
+    told = gather(here, mine)
+    text = []
+    for gap in found[:5]:
+        held = [
+            f"rank {rank} holds {dims} and owns {count} elements"
+            for rank, said in zip(here.ranks, told, strict=True)
+            for identity, dims, count in said
+            if identity == gap.identity
+        ]
+        text.append(f"{gap}; {'; '.join(held[:16]) or 'no rank holds it'}")
+    more = f" (and {len(found) - 5} more)" if len(found) > 5 else ""
+    return f"The slices do not cover each element exactly once: {'. '.join(text)}{more}. Correct placements or owned."

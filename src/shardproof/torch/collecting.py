@@ -1,0 +1,199 @@
+"""This rank's part of one step: find the gradients, see whether the plan still fits, add up what is owned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+from weakref import ReferenceType
+
+import torch
+from torch import Tensor
+
+from shardproof.errors import InvalidTypeError
+from shardproof.layout import Identity, Share
+from shardproof.sums.kernels import Kernel, Tally, largest, powers, scale, tally
+from shardproof.torch.gradients import (
+    Memory,
+    counted_values,
+    format_of,
+    is_one_region,
+    local_values,
+    pieces,
+)
+from shardproof.torch.naming import is_dtensor
+from shardproof.torch.packet import WORD
+from shardproof.torch.reading import Read
+
+
+@dataclass(frozen=True)
+class Held:
+    """One tensor of the plan: a weak reference, what was read of it, and what it looked like then."""
+
+    ref: ReferenceType[Tensor]
+    read: Read
+    share: Share
+    looks: tuple[Any, ...]
+    weight: int
+
+    @property
+    def name(self) -> str:
+        return self.read.listed.name
+
+
+def looks(tensor: Tensor) -> tuple[Any, ...]:
+    """What must not change while a plan holds: shape, dtype, requires_grad, placement."""
+    spec = (tensor.device_mesh, tensor.placements) if is_dtensor(tensor) else None  # type: ignore[attr-defined]
+    return (tensor.shape, tensor.dtype, tensor.requires_grad, spec)
+
+
+def slice_weight(identity: Identity, share: Share) -> int:
+    """A random 64-bit number for one slice: the same on all ranks that hold it."""
+    return int.from_bytes(blake2b(f"{identity}\0{share.owner}".encode(), digest_size=8).digest(), "little")
+
+
+@dataclass
+class Local:
+    """The gradients of this rank in this step, in the order of the plan; None where there is none."""
+
+    values: list[Tensor | None] = field(default_factory=list)
+    gradients: list[Any] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    stale: bool = False
+
+
+def collect(held: Sequence[Held], gradient_of: Callable[[Tensor], Any]) -> Local:
+    """Find every gradient; a vanished or changed tensor makes the plan stale, an unusable one is a problem."""
+    local = Local()
+    for each in held:
+        tensor = each.ref()
+        if tensor is None or looks(tensor) != each.looks:
+            local.stale = True
+            return local
+        gradient = gradient_of(tensor)
+        local.gradients.append(gradient)
+        try:
+            local.values.append(None if gradient is None else _values(each, tensor, gradient))
+        except InvalidTypeError as error:
+            local.values.append(None)
+            local.problems.append(f"the gradient of {each.name} {error}")
+    return local
+
+
+def _values(each: Held, tensor: Tensor, gradient: Any) -> Tensor:
+    if is_dtensor(gradient) != is_dtensor(tensor):
+        kinds = ["a DTensor" if is_dtensor(one) else "a plain tensor" for one in (gradient, tensor)]
+        raise InvalidTypeError(f"is {kinds[0]} but its parameter is {kinds[1]}; make them alike")
+    if is_dtensor(gradient):
+        _check_placement(tensor, gradient)
+    values = local_values(gradient)
+    if each.read.counted is not None and not values.is_contiguous():
+        raise InvalidTypeError("is a flat range (owned=) but not contiguous in memory")
+    return counted_values(values, each.read.counted)
+
+
+def _check_placement(tensor: Any, gradient: Any) -> None:
+    if gradient.placements == tensor.placements and gradient.device_mesh == tensor.device_mesh:
+        return
+    if any(each.is_partial() for each in gradient.placements):
+        raise InvalidTypeError(
+            f"is partial on its mesh ({gradient.placements}): its values are summands, and neither the norm nor "
+            "the clipped value follows from summands one by one; reduce it first, for example "
+            "p.grad = p.grad.redistribute(placements=p.placements)"
+        )
+    raise InvalidTypeError(
+        f"lies as {gradient.placements} on {gradient.device_mesh}, its parameter as {tensor.placements} on "
+        f"{tensor.device_mesh}; redistribute the gradient to its parameter's placements"
+    )
+
+
+def presence(held: Sequence[Held], local: Local) -> int:
+    """This rank's term of a sum that is zero when every slice has a gradient on all its ranks or on none.
+
+    The owner of a slice with c copies adds c - 1 times the slice's weight, every other rank subtracts it once.
+    """
+    return (
+        sum(
+            each.weight * (len(each.share.copies) - 1 if each.share.owned else -1)
+            for each, values in zip(held, local.values, strict=True)
+            if values is not None and each.share.first and len(each.share.copies) > 1
+        )
+        % WORD
+    )
+
+
+def memory(tensors: Sequence[Tensor]) -> tuple[Memory, list[Tensor]]:
+    """Split into what can be read in place and what has to be copied piece by piece."""
+    direct, others = Memory(), []
+    for tensor in tensors:
+        if is_one_region(tensor):
+            direct.add(format_of(tensor), tensor.data_ptr(), tensor.numel())
+            direct.held.append(tensor)
+        else:
+            others.append(tensor)
+    return direct, others
+
+
+def _batches(tensors: Sequence[Tensor]) -> Iterator[Memory]:
+    """All values as host memory: what lies so already at once, the rest copied in pieces of bounded size."""
+    direct, others = memory(tensors)
+    yield direct
+    for tensor in others:
+        for piece in pieces(tensor):
+            copied, _ = memory([piece.cpu().contiguous()])
+            yield copied
+
+
+def add_up(kernel: Kernel, tensors: Sequence[Tensor], order: int) -> Tally:
+    """The exact sum of |value|**order, order 1 or 2, and the non-finite counts."""
+    found, threads = Tally(), torch.get_num_threads()
+    for batch in _batches(tensors):
+        for form, addresses in batch.addresses.items():
+            found = found.merge(tally(kernel, form, addresses, batch.counts[form], 1 if order == 1 else 2, threads))
+    return found
+
+
+def add_up_powers(kernel: Kernel, tensors: Sequence[Tensor], p: float, exponent: int) -> Tally:
+    """The exact sum of the float64 powers (|value| x 2**-exponent)**p."""
+    found, threads = Tally(), torch.get_num_threads()
+    for batch in _batches(tensors):
+        for form, addresses in batch.addresses.items():
+            found = found.merge(powers(kernel, form, addresses, batch.counts[form], p, exponent, threads))
+    return found
+
+
+def largest_magnitude(kernel: Kernel, tensors: Sequence[Tensor]) -> float:
+    """The largest finite magnitude; 0.0 for no values."""
+    found, threads = 0.0, torch.get_num_threads()
+    for batch in _batches(tensors):
+        for form, addresses in batch.addresses.items():
+            found = max(found, largest(kernel, form, addresses, batch.counts[form], threads).magnitude)
+    return found
+
+
+def scale_all(kernel: Kernel, tensors: Sequence[Tensor], factor: float) -> None:
+    """Multiply in place: element = float64(value) x factor, rounded once to its dtype; each memory once."""
+    once = {_place(each): each for each in tensors if each.numel()}
+    direct, others = memory(list(once.values()))
+    threads = torch.get_num_threads()
+    for form, addresses in direct.addresses.items():
+        scale(kernel, form, addresses, direct.counts[form], factor, threads)
+    for tensor in others:
+        for piece in pieces(tensor):
+            _scale_copy(kernel, piece, factor, threads)
+    for tensor in once.values():
+        torch.autograd.graph.increment_version(tensor)
+
+
+def _place(tensor: Tensor) -> tuple[Any, ...]:
+    """What two tensors over the very same memory have in common."""
+    if is_one_region(tensor):
+        return (tensor.data_ptr(), tensor.numel(), tensor.dtype)
+    return (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+
+
+def _scale_copy(kernel: Kernel, piece: Tensor, factor: float, threads: int) -> None:
+    copied = piece.to("cpu", copy=True, memory_format=torch.contiguous_format)
+    scale(kernel, format_of(copied), [copied.data_ptr()], [copied.numel()], factor, threads)
+    piece.copy_(copied)

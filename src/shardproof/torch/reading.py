@@ -1,0 +1,296 @@
+"""What this rank knows of how each of its tensors lies on the ranks; what is unknown is an error, never a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from torch import Tensor, nn
+
+from shardproof.errors import InvalidTypeError, PlacementError
+from shardproof.layout import Interval, Listed, Mesh, Placement, Slice, chunk, crossed, line
+from shardproof.torch.naming import Named, Placements, Rules, is_dtensor, rules
+from shardproof.torch.world import LINE, World, of_device_mesh
+
+Facts = dict[str, Placement]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the caller says beside the tensors: placements, ties, flat ranges, global shapes."""
+
+    placements: Placements | None = None
+    tied: Sequence[Sequence[str]] = ()
+    owned: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    shape: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Read:
+    """One tensor as this rank lists it; `counted` are the local elements that count, None for all."""
+
+    listed: Listed
+    counted: Interval | None = None
+
+
+def read(listed: Named, source: object, said: Said, here: World, root: Mesh | None) -> list[Read]:
+    """Return how every tensor lies on the ranks of `here`.
+
+    Args:
+        listed: this rank's tensors.
+        source: what the caller passed; a DDP module in it says that its parameters are copies.
+        said: what the caller says.
+        root: the axes on which the ranks stand; None when the caller passed no mesh.
+
+    Raises PlacementError when an axis of a tensor is unknown or what is said contradicts what the tensor says.
+    """
+    modules = _replicated_by_modules(source)
+    known = _axis_names(listed, root)
+    told = rules(said.placements, listed, known)
+    _check_names(listed, said)
+    return [_read_one(name, tensor, told, said, modules, here, root) for name, tensor in listed.tensors]
+
+
+def _axis_names(listed: Named, root: Mesh | None) -> frozenset[str]:
+    names = set(root.axes) if root else set()
+    for _, tensor in listed.tensors:
+        mesh = mesh_of(tensor)
+        names |= set(of_device_mesh(mesh).axes) if mesh is not None else set()
+    return frozenset(names)
+
+
+def _check_names(listed: Named, said: Said) -> None:
+    names = {name for name, _ in listed.tensors}
+    for tie in said.tied:
+        if isinstance(tie, str) or not all(isinstance(name, str) for name in tie):
+            raise InvalidTypeError(f'Expected tied to hold tuples of names such as ("embed", "head"), got {tie!r}.')
+    for option, given in (("owned", said.owned), ("shape", said.shape)):
+        for name in given:
+            if name not in names and names:
+                raise PlacementError(f"{option} names {name!r}, which is not among this rank's tensors.")
+
+
+def _read_one(
+    name: str,
+    tensor: Tensor,
+    told: Rules,
+    said: Said,
+    modules: dict[int, Any],
+    here: World,
+    root: Mesh | None,
+) -> Read:
+    own = _of_dtensor(tensor)
+    if own is None and id(tensor) in modules:
+        own = _of_module(modules[id(tensor)])
+    mesh, facts = _frame(name, own, here, root)
+    says = told.of(name, tensor, mesh.axes)
+    for axis, kind in says.items():
+        if facts.setdefault(axis, kind) != kind:
+            raise PlacementError(
+                f"{name}: placements say {kind.value!r} on axis {axis!r}, the tensor itself says "
+                f"{facts[axis].value!r}. Drop the axis from placements, or correct it."
+            )
+    kinds = _complete(name, tensor, mesh, facts, root)
+    tie = next((tuple(names) for names in said.tied if name in names), ())
+    if name in said.owned:
+        return _flat_range(name, tensor, mesh, kinds, tie, said.owned[name])
+    part, shape = _part(name, tensor, mesh, kinds, here, said)
+    return Read(Listed(name, mesh, kinds, part, shape, tie))
+
+
+def _complete(name: str, tensor: Tensor, mesh: Mesh, facts: Facts, root: Mesh | None) -> tuple[Placement, ...]:
+    unknown = [axis for axis, size in zip(mesh.axes, mesh.sizes, strict=True) if size > 1 and axis not in facts]
+    if unknown:
+        raise PlacementError(_unknown(name, tensor, mesh, unknown, root))
+    return tuple(facts.get(axis, Placement.REPLICATE) for axis in mesh.axes)
+
+
+def _unknown(name: str, tensor: Tensor, mesh: Mesh, unknown: list[str], root: Mesh | None) -> str:
+    kind = "DTensor" if is_dtensor(tensor) else "plain tensor"
+    words = '"shard", "replicate" or "distinct"'
+    if root is None and LINE in unknown and len(mesh.axes) > 1:
+        inner = [rank for axis in mesh.axes if axis != LINE for rank in mesh.along(mesh.ranks[0], {axis})]
+        return (
+            f"{name} ({kind}, shape {tuple(tensor.shape)}): its own mesh holds {len(set(inner))} of the "
+            f"{len(mesh.ranks)} ranks. Whether the other ranks hold copies of it or other tensors is unknown and "
+            "both read alike. Pass mesh=<the whole mesh> and say it, for example "
+            f'placements={{"{name}": {{"<axis>": "replicate"}}}} ({words}).'
+        )
+    if root is None:
+        return (
+            f"{name} ({kind}, shape {tuple(tensor.shape)}): how it lies on the {len(mesh.ranks)} ranks is unknown. "
+            f'Pass placements={{"{name}": "replicate"}} (or another of {words}), with mesh= where the axes differ; '
+            "for a DDP or FSDP model pass the module itself."
+        )
+    says = ", ".join(f'"{axis}": "replicate"' for axis in unknown)
+    return (
+        f"{name} ({kind}, shape {tuple(tensor.shape)}): how it lies on {_axes(unknown)} is unknown. "
+        f'Pass for example placements={{"{name}": {{{says}}}}}; the words are {words}.'
+    )
+
+
+def _axes(names: list[str]) -> str:
+    return f"axis {names[0]!r}" if len(names) == 1 else f"the axes {', '.join(map(repr, names))}"
+
+
+def mesh_of(tensor: Tensor) -> Any | None:
+    """The DeviceMesh of a DTensor, None for a plain tensor."""
+    return tensor.device_mesh if is_dtensor(tensor) else None  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class _Own:
+    """What a tensor (or the module that holds it) says itself, on its own mesh."""
+
+    mesh: Mesh
+    kinds: tuple[Placement, ...]
+
+
+def _of_dtensor(tensor: Tensor) -> _Own | None:
+    mesh = mesh_of(tensor)
+    if mesh is None:
+        return None
+    if mesh.get_coordinate() is None:
+        raise PlacementError("A DTensor lies on a mesh that does not contain this rank; pass only its own tensors.")
+    return _Own(of_device_mesh(mesh), tuple(_kind(each) for each in tensor.placements))  # type: ignore[attr-defined]
+
+
+def _kind(each: Any) -> Placement:
+    if each.is_replicate():
+        return Placement.REPLICATE
+    if each.is_partial():
+        return Placement.PARTIAL
+    return Placement.SHARD
+
+
+def _replicated_by_modules(source: object) -> dict[int, Any]:
+    """Parameter id -> process group, for parameters that a DistributedDataParallel module keeps equal."""
+    if not isinstance(source, nn.Module):
+        return {}
+    from torch.nn.parallel import DistributedDataParallel
+
+    groups: dict[int, Any] = {}
+    for module in source.modules():
+        if isinstance(module, DistributedDataParallel):
+            ignored = set(module.parameters_to_ignore)
+            for name, parameter in module.module.named_parameters():
+                if name not in ignored and not is_dtensor(parameter):
+                    groups[id(parameter)] = module.process_group
+    return groups
+
+
+def _of_module(group: Any) -> _Own:
+    import torch.distributed as dist
+
+    return _Own(line(dist.get_process_group_ranks(group), "replicas"), (Placement.REPLICATE,))
+
+
+def _frame(name: str, own: _Own | None, here: World, root: Mesh | None) -> tuple[Mesh, Facts]:
+    """The axes over which a tensor lies, covering every rank of `here`, and what it says on its own axes."""
+    if own is None:
+        return root or line(here.ranks, LINE), {}
+    facts = dict(zip(own.mesh.axes, own.kinds, strict=True))
+    if set(own.mesh.ranks) == set(here.ranks):
+        return own.mesh, facts
+    if not set(own.mesh.ranks) <= set(here.ranks):
+        raise PlacementError(
+            f"{name}: its mesh has ranks {sorted(set(own.mesh.ranks) - set(here.ranks))} outside the group of this "
+            f"call, {list(here.ranks)}. Pass group= or mesh= over all of them."
+        )
+    if root is None:
+        return _beyond(own.mesh, here), facts
+    inner = root.spanned_by(here.rank, frozenset(own.mesh.ranks))
+    if inner is None:
+        raise PlacementError(
+            f"{name}: its mesh, ranks {sorted(own.mesh.ranks)}, is no line or plane of the mesh that was passed "
+            f"(axes {dict(zip(root.axes, root.sizes, strict=True))}). Pass the mesh from which it was made, or "
+            "process groups by axis name."
+        )
+    return _crossed(own.mesh, root, frozenset(root.axes) - set(inner), here.rank), facts
+
+
+@lru_cache(maxsize=256)
+def _crossed(inner: Mesh, root: Mesh, axes: frozenset[str], rank: int) -> Mesh:
+    return crossed(inner, root, axes, rank)
+
+
+def _beyond(inner: Mesh, here: World) -> Mesh:
+    """A stand-in for the unknown axes beyond a tensor's own mesh; it only serves to name what is unknown."""
+    others = [rank for rank in here.ranks if rank not in inner]
+    blocks = -(-len(here.ranks) // len(inner.ranks))
+    if blocks * len(inner.ranks) != len(here.ranks):
+        raise PlacementError(
+            f"A tensor's mesh has {len(inner.ranks)} ranks, which do not divide the {len(here.ranks)} of the "
+            "group. Pass group= or mesh= with the ranks that belong to this model."
+        )
+    # Row-major with the unknown axis outermost: own mesh first.
+    return Mesh((LINE, *inner.axes), (blocks, *inner.sizes), (*inner.ranks, *others))
+
+
+def _flat_range(
+    name: str,
+    tensor: Tensor,
+    mesh: Mesh,
+    kinds: tuple[Placement, ...],
+    tie: tuple[str, ...],
+    owned: tuple[int, int, int],
+) -> Read:
+    """`owned`: of a flat buffer of `numel` elements this rank's tensor begins with elements start..stop."""
+    if len(owned) != 3 or any(isinstance(word, bool) or not isinstance(word, int) for word in owned):
+        raise InvalidTypeError(f"Expected owned[{name!r}] = (start, stop, numel) as ints, got {owned!r}.")
+    start, stop, numel = owned
+    if not (0 <= start <= stop <= numel and stop - start <= local_numel(tensor)):
+        raise PlacementError(
+            f"Expected owned[{name!r}] = (start, stop, numel) with 0 <= start <= stop <= numel and at most the "
+            f"{local_numel(tensor)} elements of the local tensor, got {owned!r}."
+        )
+    listed = Listed(name, mesh, kinds, Slice.flat(start, stop), (numel,), tie)
+    return Read(listed, (0, stop - start))
+
+
+def local_numel(tensor: Tensor) -> int:
+    """How many elements this rank holds of a tensor."""
+    return tensor._local_tensor.numel() if is_dtensor(tensor) else tensor.numel()  # type: ignore[attr-defined]
+
+
+def _part(
+    name: str, tensor: Tensor, mesh: Mesh, kinds: tuple[Placement, ...], here: World, said: Said
+) -> tuple[Slice | None, tuple[int, ...] | None]:
+    if is_dtensor(tensor):
+        part = dtensor_slice(tensor)
+        return part, tuple(tensor.shape) if part is not None else None
+    if name in said.shape:
+        return None, tuple(said.shape[name])
+    if Placement.SHARD in kinds:
+        return None, None
+    return Slice.whole(tuple(tensor.shape)), tuple(tensor.shape)
+
+
+def dtensor_slice(tensor: Any) -> Slice | None:
+    """The elements of a DTensor that this rank holds; None when they cannot be told from its placements.
+
+    Plain shards cut from left to right. A strided shard says that an axis to its right was cut before it, so
+    it cuts last; where that does not give the local shape, DTensor's own left-to-right reading is tried.
+    """
+    shape, local = tuple(tensor.shape), tuple(tensor._local_tensor.shape)
+    position, sizes = tensor.device_mesh.get_coordinate(), tuple(tensor.device_mesh.mesh.shape)
+    plain = [(axis, each, 1) for axis, each in enumerate(tensor.placements) if _strides(each) == 1]
+    strided = [(axis, each, 1) for axis, each in enumerate(tensor.placements) if _strides(each) > 1]
+    reading = [(axis, each, _strides(each)) for axis, each in enumerate(tensor.placements) if _strides(each)]
+    for cuts in (plain + strided[::-1], reading):
+        dims: list[tuple[Interval, ...]] = [((0, size),) if size else () for size in shape]
+        for axis, each, stride in cuts:
+            dims[each.dim] = chunk(dims[each.dim], sizes[axis], position[axis], stride=stride)
+        found = Slice(tuple(dims))
+        if found.shape == local or (found.numel == 0 and tensor._local_tensor.numel() == 0):
+            return found
+    return None
+
+
+def _strides(each: Any) -> int:
+    """0 for what is no shard, 1 for a plain shard, the split factor of a strided one."""
+    if each.is_replicate() or each.is_partial():
+        return 0
+    return int(getattr(each, "split_factor", 1))

@@ -1,0 +1,64 @@
+"""Paths that end in an error: all ranks take them together, so that each can say what the others did.
+
+Every function here is a collective call, entered by all ranks because all read the same packet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+import torch
+
+from shardproof.errors import DisagreementError, InvalidValueError, NonFiniteGradientError, ShardproofError
+from shardproof.torch.collecting import Held, Local
+from shardproof.torch.packet import Packet
+from shardproof.torch.request import Request
+from shardproof.torch.world import World, gather
+
+SHOWN = 8
+
+
+def refuse(here: World, wrong: ShardproofError | None, problems: Sequence[str]) -> NoReturn:
+    """Some rank has bad arguments or gradients that cannot be clipped; each raises its own error or that one."""
+    mine = str(wrong) if wrong is not None else "; ".join(problems)
+    told = gather(here, mine)
+    if wrong is not None:
+        raise wrong
+    text = "; ".join(_by_rank(here, told))
+    if problems:
+        raise InvalidValueError(f"Cannot clip, and no gradient was touched: {text}.")
+    raise DisagreementError(f"Cannot clip, because another rank cannot; no gradient was touched: {text}.")
+
+
+def disagree(here: World, asked: Request | None, digest: str) -> NoReturn:
+    """Ranks called with different limits, options or plans; names who called how."""
+    told = gather(here, f"{asked}, plan {digest[:8]}")
+    calls: dict[str, list[int]] = {}
+    for rank, said in zip(here.ranks, told, strict=True):
+        calls.setdefault(said, []).append(rank)
+    text = "; ".join(f"ranks {_shown(ranks)}: {said}" for said, ranks in calls.items())
+    raise DisagreementError(f"Ranks called differently, and no gradient was touched: {text}.")
+
+
+def raise_nonfinite(here: World, asked: Request, summed: Packet, held: Sequence[Held], local: Local) -> NoReturn:
+    """Some value is NaN or infinite; names ranks and parameters, the same text on every rank."""
+    names = [
+        each.name
+        for each, values in zip(held, local.values, strict=True)
+        if values is not None and not bool(torch.isfinite(values).all())
+    ]
+    text = "; ".join(_by_rank(here, [_shown(each) for each in gather(here, names)]))
+    raise NonFiniteGradientError(
+        f"The total norm of order {asked.order:g} is non-finite, so no gradient was clipped or touched: "
+        f"{summed.nans} NaN and {summed.infs} infinite values; {text}."
+    )
+
+
+def _by_rank(here: World, told: Sequence[str]) -> list[str]:
+    return [f"rank {rank}: {said}" for rank, said in zip(here.ranks, told, strict=True) if said]
+
+
+def _shown(items: Iterable[object]) -> str:
+    listed = [str(each) for each in items]
+    return ", ".join(listed[:SHOWN]) + (f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else "")

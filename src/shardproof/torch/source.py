@@ -1,0 +1,59 @@
+"""The tensors behind a plan, held weakly and found again at each call."""
+
+from __future__ import annotations
+
+from weakref import ReferenceType, ref
+
+from torch import Tensor, nn
+
+from shardproof.errors import ShardproofError
+from shardproof.torch.naming import Named, Parameters, named
+
+
+class Source:
+    """What a caller passed as parameters, without keeping any of it alive."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._module: ReferenceType[nn.Module] | None = None
+        self._listed: tuple[tuple[str, ReferenceType[Tensor]], ...] = ()
+        self._by_caller = True
+        self._error: ShardproofError | None = None
+        if isinstance(parameters, nn.Module):
+            self._module = ref(parameters)
+            return
+        try:
+            listed = named(parameters)
+        except ShardproofError as error:
+            # Raised when the tensors are read, where the other ranks hear of it.
+            self._error = error
+            return
+        self._by_caller = listed.by_caller
+        self._listed = tuple((name, ref(tensor)) for name, tensor in listed.tensors)
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The module, if the caller passed one and it still lives."""
+        return None if self._module is None else self._module()
+
+    def tensors(self) -> Named:
+        """The tensors that live now; a module is asked again, so new parameters are seen."""
+        if self._error is not None:
+            raise self._error
+        module = self.module
+        if module is not None:
+            return named(module)
+        alive = ((name, each()) for name, each in self._listed)
+        return Named(tuple((name, each) for name, each in alive if each is not None), self._by_caller)
+
+    def alive(self) -> bool:
+        """Whether nothing of what the caller passed has been freed."""
+        if self._module is not None:
+            return self._module() is not None
+        return all(each() is not None for _, each in self._listed)
+
+    def lists(self, held: list[Tensor | None]) -> bool:
+        """Whether these are, one by one, the tensors that live now."""
+        if self._error is not None:
+            return False
+        listed = self.tensors().tensors
+        return len(listed) == len(held) and all(tensor is each for (_, tensor), each in zip(listed, held, strict=True))

@@ -1,0 +1,248 @@
+"""Which ranks take part, on which axes they stand, and how they reach each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+import torch
+import torch.distributed as dist
+
+from shardproof.errors import InvalidTypeError, ParticipationError, PlacementError
+from shardproof.layout import Mesh, line
+from shardproof.sums import MAX_RANKS
+
+MeshLike: TypeAlias = Any
+"""A DeviceMesh, or a mapping from axis name to ProcessGroup."""
+
+LINE = "ranks"
+"""The name of the one axis when no mesh was passed."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The ranks of one call: global rank numbers in group order, and the group that connects them.
+
+    `group` is None for a single process. `device` is where the group's collectives take their tensors.
+    """
+
+    ranks: tuple[int, ...]
+    rank: int
+    group: Any
+    device: torch.device
+
+    @property
+    def size(self) -> int:
+        return len(self.ranks)
+
+    @property
+    def place(self) -> int:
+        """This rank's number within the group."""
+        return self.ranks.index(self.rank)
+
+
+def world(mesh: MeshLike | None, group: Any | None) -> World:
+    """Return the ranks that take part: those of `group`, else those of `mesh`, else the default group."""
+    if not (dist.is_available() and dist.is_initialized()):
+        if mesh is not None or group is not None:
+            raise PlacementError(
+                "A mesh or group was passed but torch.distributed is not initialised; call init_process_group."
+            )
+        return World((0,), 0, None, torch.device("cpu"))
+    chosen = group if group is not None else _group_of(mesh)
+    ranks = tuple(dist.get_process_group_ranks(chosen))
+    if dist.get_rank() not in ranks:
+        raise PlacementError(f"Rank {dist.get_rank()} is not in the group it was called with, of ranks {ranks}.")
+    if len(ranks) > MAX_RANKS:
+        raise PlacementError(f"Expected at most {MAX_RANKS} ranks, got {len(ranks)}.")
+    return World(ranks, dist.get_rank(), chosen, _device_of(chosen))
+
+
+def default_group() -> Any:
+    """The default process group, None for a single process."""
+    return dist.group.WORLD if dist.is_available() and dist.is_initialized() else None
+
+
+def _group_of(mesh: MeshLike | None) -> Any:
+    """The group that spans `mesh`; a mapping of groups is taken to span the default group."""
+    if mesh is None or isinstance(mesh, Mapping):
+        return dist.group.WORLD
+    _checked_mesh(mesh)
+    ranks = tuple(mesh.mesh.flatten().tolist())
+    if sorted(ranks) == sorted(dist.get_process_group_ranks(dist.group.WORLD)):
+        return dist.group.WORLD
+    return mesh.get_group() if mesh.ndim == 1 else _spanning_group(ranks)
+
+
+_spanning: dict[tuple[int, tuple[int, ...]], tuple[Any, Any]] = {}
+
+
+def _spanning_group(ranks: tuple[int, ...]) -> Any:
+    """A group over a part of the run, made once; only its members have to call."""
+    # The default group is kept beside the new one so that its id cannot be given to a later default group.
+    default = dist.group.WORLD
+    key = (id(default), ranks)
+    if key not in _spanning:
+        made = dist.new_group(list(ranks), use_local_synchronization=True)
+        _spanning[key] = (default, made)
+    return _spanning[key][1]
+
+
+def _device_of(group: Any) -> torch.device:
+    """Where this group's collectives run: the host where it can, else the device of its only back end."""
+    types = {device.type for device in group._device_types}
+    return torch.device("cpu") if "cpu" in types or not types else torch.device(sorted(types)[0])
+
+
+def grid(mesh: MeshLike | None, here: World, told: Sequence[object]) -> Mesh | None:
+    """The axes on which the ranks of the call stand; None when no mesh was passed and there are several.
+
+    `told` holds what each rank of the group said of itself (`coordinates`), in group order.
+    """
+    if here.size == 1:
+        return line(here.ranks, LINE) if mesh is None else _of_device_mesh_or_groups(mesh, here, told)
+    if mesh is None:
+        return None
+    found = _of_device_mesh_or_groups(mesh, here, told)
+    if set(found.ranks) != set(here.ranks):
+        raise PlacementError(
+            f"Expected a mesh over the ranks of the group, {list(here.ranks)}, got axes {found.axes} over "
+            f"{sorted(found.ranks)}. Pass the whole mesh, or group= with exactly its ranks."
+        )
+    return found
+
+
+def coordinates(mesh: MeshLike | None) -> tuple[tuple[str, int, int], ...] | None:
+    """What this rank says of itself when `mesh` is a mapping: (axis, size, position); None otherwise."""
+    if not isinstance(mesh, Mapping):
+        return None
+    said = []
+    for axis, group in mesh.items():
+        if not isinstance(axis, str) or not isinstance(group, dist.ProcessGroup):
+            raise InvalidTypeError(
+                f"Expected mesh to map axis names to process groups, got {axis!r}: {type(group).__name__}."
+            )
+        said.append((axis, dist.get_world_size(group), dist.get_rank(group)))
+    return tuple(said)
+
+
+def _of_device_mesh_or_groups(mesh: MeshLike, here: World, told: Sequence[object]) -> Mesh:
+    if not isinstance(mesh, Mapping):
+        return of_device_mesh(mesh)
+    axes = [(axis, size) for axis, size, _ in coordinates(mesh) or ()]
+    places: dict[tuple[int, ...], int] = {}
+    for rank, said in zip(here.ranks, told, strict=True):
+        if not isinstance(said, tuple) or [(axis, size) for axis, size, _ in said] != axes:
+            raise PlacementError(
+                f"Expected every rank to pass a mesh with the axes {axes}, rank {rank} passed {said!r}."
+            )
+        places[tuple(position for _, _, position in said)] = rank
+    if len(places) != here.size:
+        raise PlacementError(
+            f"The axes {axes} give {len(places)} different positions to {here.size} ranks, so some axis is "
+            "missing from mesh. Name every axis of the group, each with its process group."
+        )
+    return Mesh(
+        tuple(axis for axis, _ in axes),
+        tuple(size for _, size in axes),
+        tuple(places[position] for position in sorted(places)),
+    )
+
+
+def of_device_mesh(mesh: MeshLike) -> Mesh:
+    """The grid of a DeviceMesh; unnamed dims are called dim0, dim1, ..."""
+    _checked_mesh(mesh)
+    names = mesh.mesh_dim_names or tuple(f"dim{index}" for index in range(mesh.ndim))
+    return Mesh(tuple(names), tuple(mesh.mesh.shape), tuple(mesh.mesh.flatten().tolist()))
+
+
+def _checked_mesh(mesh: object) -> None:
+    from torch.distributed.device_mesh import DeviceMesh
+
+    if not isinstance(mesh, DeviceMesh):
+        raise InvalidTypeError(
+            f"Expected mesh to be a DeviceMesh or to map axis names to process groups, got {type(mesh).__name__}."
+        )
+
+
+@contextmanager
+def _together(here: World) -> Iterator[None]:
+    """Turn a failed collective into an error that names the ranks which do not answer."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ParticipationError(_absent(here, error)) from error
+
+
+def gather(here: World, said: object) -> list[Any]:
+    """What every rank says, in group order; a collective call of all ranks."""
+    if here.size == 1:
+        return [said]
+    answers: list[Any] = [None] * here.size
+    with _together(here):
+        dist.all_gather_object(answers, said, group=here.group)
+    return answers
+
+
+def broadcast(here: World, said: object, place: int) -> Any:
+    """What the rank at `place` of the group says; a collective call of all ranks."""
+    if here.size == 1:
+        return said
+    box = [said]
+    with _together(here):
+        dist.broadcast_object_list(box, src=here.ranks[place], group=here.group)
+    return box[0]
+
+
+def add_up(here: World, words: torch.Tensor) -> torch.Tensor:
+    """The sum over ranks of an int64 vector, modulo 2**64; one collective call of all ranks."""
+    if here.size == 1:
+        return words
+    words = words.to(here.device)
+    with _together(here):
+        dist.all_reduce(words, group=here.group)
+    return words.cpu()
+
+
+def largest(here: World, value: float) -> float:
+    """The maximum over ranks of a float64; one collective call of all ranks."""
+    if here.size == 1:
+        return value
+    word = torch.tensor([value], dtype=torch.float64, device=here.device)
+    with _together(here):
+        dist.all_reduce(word, op=dist.ReduceOp.MAX, group=here.group)
+    return float(word.item())
+
+
+ASKING = timedelta(seconds=2)
+"""How long survivors of a failed collective wait for each other's notes."""
+
+
+def _absent(here: World, error: RuntimeError) -> str:
+    silent = _silent(here)
+    who = f"ranks {silent} do not answer" if silent else "which rank is missing could not be found out"
+    return (
+        f"Rank {here.rank}: a collective over {here.size} ranks failed, no gradient was touched; {who}. Each rank of "
+        "the group has to make the same call, also one without parameters or gradients. "
+        f"The back end says: {str(error).splitlines()[0][:300]}"
+    )
+
+
+def _silent(here: World) -> list[int]:
+    """The ranks that leave no note in the run's store within ASKING; none when nobody can be asked."""
+    try:
+        store = dist.distributed_c10d._get_default_store()
+        store.set(f"shardproof/failed/{here.rank}", "here")
+        silent, wait = [], ASKING
+        for rank in here.ranks:
+            try:
+                store.wait([f"shardproof/failed/{rank}"], wait)
+            except RuntimeError:
+                silent.append(rank)
+                wait = timedelta(milliseconds=50)
+        return silent
+    except RuntimeError:
+        return []
