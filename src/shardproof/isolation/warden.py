@@ -1,0 +1,279 @@
+"""The supervisor of a program that is not trusted: starts it, watches it, kills its tree, tells what it saw.
+
+Run as a script (`python -I -B -S warden.py`) with a plan as JSON on standard input; it prints a report as
+JSON. Standard library only, one thread, no import of shardproof: it must start fast and fork safely. It is
+the subreaper of the program's tree, so a descendant that leaves its session or loses its parent stays its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ctypes
+import dataclasses
+import itertools
+import json
+import os
+import select
+import signal
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36
+POLL_S = 0.02
+GRACE_S = 0.2
+"""How long descendants may outlive the program before they count as left behind."""
+KILL_S = 10.0
+"""How long killing the tree may take before the report says that it failed."""
+PROC = Path("/proc")
+WORLD_WRITABLE = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock", "/run/shm", "/var/lock")
+
+
+@dataclasses.dataclass
+class Watched:
+    """The program, as it runs: what it has said so far and how it ended."""
+
+    pid: int
+    streams: dict[int, str]
+    said: dict[str, bytearray]
+    ended: int | None = None
+    cpu_s: float = 0.0
+
+
+def main() -> None:
+    """Read a plan, run it, print the report."""
+    plan: dict[str, Any] = json.loads(sys.stdin.buffer.read())
+    report = supervise(plan)
+    sys.stdout.write(json.dumps(report))
+    sys.stdout.flush()
+
+
+def supervise(plan: dict[str, Any]) -> dict[str, Any]:
+    """Run the program of `plan` to its end, kill what is left of its tree, and return what was seen."""
+    asked_to_stop: list[int] = []
+    signal.signal(signal.SIGTERM, lambda *_: asked_to_stop.append(1))
+    # Not dumpable: a program of the same user cannot open this process's pipes and forge the report.
+    subreaper = _prctl(PR_SET_CHILD_SUBREAPER, 1) and _prctl(PR_SET_DUMPABLE, 0)
+    began = time.monotonic()
+    watched, confinement = _start(plan)
+    stopped = _watch(watched, plan, began, asked_to_stop)
+    wall_s = time.monotonic() - began
+    left = 0 if stopped else _outlived()
+    unkilled = _kill_tree(watched)
+    flooded = _drain(watched, plan["limits"]["output_bytes"])
+    report = {
+        "ended": watched.ended,
+        "stopped": stopped or (flooded and "output"),
+        "left": left,
+        "unkilled": unkilled,
+        "elsewhere": _remove_strays(confinement["user"]),
+        "inside": remove_tree(Path(plan["folder"])),
+        "wall_s": wall_s,
+        "cpu_s": watched.cpu_s,
+        "subreaper": subreaper,
+        "confinement": confinement,
+    }
+    if stopped == "harness gone":
+        remove_tree(Path(plan["folder"]).parent)
+        Path(plan["folder"]).parent.rmdir()
+    return report | {name: base64.b64encode(said).decode() for name, said in watched.said.items()}
+
+
+def _start(plan: dict[str, Any]) -> tuple[Watched, dict[str, Any]]:
+    (out, out_end), (err, err_end), (status, status_end) = os.pipe(), os.pipe(), os.pipe()
+    warden = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become_confine(plan | {"status": status_end, "warden": warden}, out_end, err_end)
+    for end in (out_end, err_end, status_end):
+        os.close(end)
+    with os.fdopen(status, "rb") as told:
+        lines = told.read().splitlines()
+    watched = Watched(pid, {out: "stdout", err: "stderr"}, {"stdout": bytearray(), "stderr": bytearray()})
+    silent: dict[str, Any] = {
+        "enforced": [],
+        "not_enforced": [],
+        "user": None,
+        "error": "the launcher said nothing",
+    }
+    return watched, json.loads(lines[-1]) if lines else silent
+
+
+def _become_confine(plan: dict[str, Any], out: int, err: int) -> None:
+    try:
+        os.setsid()
+        for target, end in ((0, os.open(os.devnull, os.O_RDONLY)), (1, out), (2, err)):
+            os.dup2(end, target)
+        os.set_inheritable(plan["status"], True)
+        arguments = [sys.executable, "-I", "-B", "-S", plan["confine"], json.dumps(plan)]
+        os.execv(sys.executable, arguments)
+    finally:
+        os._exit(127)
+
+
+def _watch(watched: Watched, plan: dict[str, Any], began: float, asked_to_stop: list[int]) -> str | None:
+    """Follow the program until it ends (None) or must be stopped (the reason)."""
+    harness, deadline = os.getppid(), began + plan["limits"]["wall_s"]
+    while True:
+        _listen(watched, POLL_S)
+        _reap(watched)
+        if max(map(len, watched.said.values())) > plan["limits"]["output_bytes"]:
+            return "output"
+        if watched.ended is not None:
+            return None
+        if asked_to_stop or os.getppid() != harness:
+            return "harness gone"
+        if time.monotonic() > deadline:
+            return "wall time"
+
+
+def _listen(watched: Watched, wait_s: float) -> None:
+    if not watched.streams:
+        time.sleep(wait_s)
+        return
+    for stream in select.select(list(watched.streams), [], [], wait_s)[0]:
+        if piece := os.read(stream, 65536):
+            watched.said[watched.streams[stream]] += piece
+        else:
+            os.close(stream)
+            del watched.streams[stream]
+
+
+def _reap(watched: Watched) -> None:
+    """Take the ended children: the program, and orphans of its tree, which a subreaper inherits."""
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.wait4(-1, os.WNOHANG))[0]:
+            if ended[0] == watched.pid:
+                watched.ended = ended[1]
+                watched.cpu_s = ended[2].ru_utime + ended[2].ru_stime
+
+
+def _outlived() -> int:
+    patience = time.monotonic() + GRACE_S
+    while (left := len(_descendants())) and time.monotonic() < patience:
+        time.sleep(POLL_S)
+    return left
+
+
+def _kill_tree(watched: Watched) -> int:
+    """Kill every descendant; return how many would not die."""
+    # Nothing is reaped before all are dead: a zombie still counts against the limit on processes, so a fork
+    # bomb that has reached its limit cannot refill the places of those that were killed.
+    patience = time.monotonic() + KILL_S
+    if watched.ended is None or not PROC.is_dir():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(watched.pid, signal.SIGKILL)
+    while (living := _descendants()) and time.monotonic() < patience:
+        for pid in living:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.001)
+    while watched.ended is None and time.monotonic() < patience:
+        _reap(watched)
+        time.sleep(0.001)
+    _reap(watched)
+    return len(living)
+
+
+def _descendants() -> list[int]:
+    """The living processes below this one, from /proc; empty where there is no /proc."""
+    children: dict[int, list[int]] = {}
+    alive = set()
+    for pid, parent, state in _processes():
+        children.setdefault(parent, []).append(pid)
+        if state not in b"ZX":
+            alive.add(pid)
+    below, found = [os.getpid()], []
+    while below:
+        for pid in children.get(below.pop(), []):
+            below.append(pid)
+            found.append(pid)
+    return [pid for pid in found if pid in alive]
+
+
+def _processes() -> Iterator[tuple[int, int, bytes]]:
+    for folder in PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            # The name of the program stands in parentheses and may itself hold spaces and parentheses.
+            state, parent = (folder / "stat").read_bytes().rpartition(b")")[2].split()[:2]
+            yield int(folder.name), int(parent), state
+
+
+def _drain(watched: Watched, most: int) -> bool:
+    """Read what the pipes still hold; True when there was more than the output limit."""
+    patience = time.monotonic() + KILL_S
+    while watched.streams and time.monotonic() < patience and max(map(len, watched.said.values())) <= most:
+        _listen(watched, POLL_S)
+    flooded = max(map(len, watched.said.values())) > most
+    for said in watched.said.values():
+        del said[most:]
+    return flooded
+
+
+def _remove_strays(user: int | None) -> list[str]:
+    """Remove and name what the run's own user left in places where every user may write."""
+    if user is None:
+        return []
+    found = list(_owned_by(user))
+    for path in found:
+        with contextlib.suppress(OSError):
+            if _is_folder(path):
+                remove_tree(path)
+                path.rmdir()
+            else:
+                path.unlink()
+    return sorted(map(str, found))
+
+
+def _owned_by(user: int) -> Iterator[Path]:
+    below = list({Path(place).resolve() for place in WORLD_WRITABLE})
+    while below:
+        with contextlib.suppress(OSError):
+            for path in below.pop().iterdir():
+                about = path.lstat()
+                if about.st_uid == user:
+                    yield path
+                elif stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_IWOTH:
+                    below.append(path)
+
+
+def remove_tree(top: Path) -> int:
+    """Empty a folder that a program filled, however deep it nested; return how many entries it held."""
+    # Deeper folders are moved up to the top one by one: no recursion, no path longer than the system takes.
+    token, removed = os.urandom(8).hex(), 0
+    fresh = itertools.count()
+    top.chmod(0o700)
+    while entries := list(top.iterdir()):
+        for path in entries:
+            removed += not path.name.startswith(token)
+            if not _is_folder(path):
+                path.unlink()
+                continue
+            path.chmod(0o700)
+            for inner in list(path.iterdir()):
+                removed += 1
+                if _is_folder(inner):
+                    inner.chmod(0o700)
+                inner.rename(top / f"{token}-{next(fresh)}")
+            path.rmdir()
+    return removed
+
+
+def _is_folder(path: Path) -> bool:
+    return stat.S_ISDIR(path.lstat().st_mode)
+
+
+def _prctl(option: int, value: int) -> bool:
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        return bool(libc.prctl(option, ctypes.c_ulong(value), *[ctypes.c_ulong(0)] * 3) == 0)
+    except AttributeError:
+        return False
+
+
+if __name__ == "__main__":
+    main()
