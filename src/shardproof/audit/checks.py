@@ -1,0 +1,244 @@
+"""The checks behind each clause: what was seen on each rank against the exact rule on the logical gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from shardproof.audit import clauses as ids
+from shardproof.audit.clauses import Expected, expected
+from shardproof.records.audit import (
+    Call,
+    CellObservation,
+    ClauseVerdict,
+    FixturePlan,
+    Finding,
+    LayoutPlan,
+    NormRow,
+    Returned,
+    Slice,
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check that was made; finding is None where it held."""
+
+    clause: str
+    finding: Finding | None
+
+
+@dataclass(frozen=True)
+class Held:
+    """One entry of one rank around one call: where its elements lie, and their values."""
+
+    rank: int
+    entry: str
+    tensor: str
+    indices: tuple[int, ...]
+    values: Slice
+
+
+def clauses(layout: LayoutPlan, seen: CellObservation) -> tuple[ClauseVerdict, ...]:
+    """Each clause with its checks, over the calls that returned on every rank."""
+    made = [check for fixture in layout.fixtures for check in _fixture(layout, fixture, seen)]
+    return tuple(_clause(clause, [check for check in made if check.clause == clause]) for clause in ids.CLAUSES)
+
+
+def norm_rows(layout: LayoutPlan, seen: CellObservation) -> tuple[NormRow, ...]:
+    """Expected and returned norm and the factor that was seen, rank by rank, for each call that returned."""
+    return tuple(
+        _row(fixture, expected(layout, fixture), calls, _held(seen, fixture))
+        for fixture in layout.fixtures
+        if (calls := _returned(fixture, seen))
+    )
+
+
+def misplaced(layout: LayoutPlan, seen: CellObservation) -> str | None:
+    """What the ranks were seen to hold, or to start from, other than planned; None when all is as planned."""
+    for rank in seen.ranks:
+        planned = [(piece.entry, piece.tensor, piece.indices) for piece in layout.pieces if piece.rank == rank.rank]
+        built = [(piece.entry, piece.tensor, piece.indices) for piece in rank.pieces]
+        if built != planned:
+            return f"rank {rank.rank} holds {built}, planned {planned}"
+    for fixture in layout.fixtures:
+        for part in _held(seen, fixture):
+            given = tuple(fixture.gradients[part.tensor][index] for index in part.indices)
+            if given != part.values.before:
+                return f"{fixture.name}: rank {part.rank} started from {part.values.before}, planned {given}"
+    return None
+
+
+def _fixture(layout: LayoutPlan, fixture: FixturePlan, seen: CellObservation) -> Iterator[Check]:
+    calls = _returned(fixture, seen)
+    if not calls:
+        return
+    want = expected(layout, fixture)
+    yield from _norms(fixture, want, [(rank, call.returned) for rank, call in calls if call.returned])
+    parts = _held(seen, fixture)
+    yield from _elements(fixture, want, parts)
+    yield from _copies(fixture, parts)
+
+
+def _norms(fixture: FixturePlan, want: Expected, returned: list[tuple[int, Returned]]) -> Iterator[Check]:
+    clause = ids.NORM_GLOBAL if want.norm else ids.ZERO_NORM
+    numbers = [(rank, _norm(each)) for rank, each in returned]
+    for rank, each in returned:
+        yield Check(ids.NORM_NUMBER, _unusable(fixture, want, rank, each))
+    for rank, number in numbers:
+        if number is not None:
+            right = _near(number, want.norm, want.norm_tolerance)
+            yield Check(clause, None if right else _wrong_norm(fixture, want, rank, number, numbers))
+    known = [(rank, number) for rank, number in numbers if number is not None]
+    for rank, number in known[1:]:
+        same = _near(number, known[0][1], 2 * want.norm_tolerance)
+        yield Check(ids.NORM_SAME, None if same else _other_norm(fixture, known[0], (rank, number)))
+
+
+def _elements(fixture: FixturePlan, want: Expected, parts: Iterable[Held]) -> Iterator[Check]:
+    clause = _element_clause(fixture, want)
+    for part in parts:
+        if part.values.after is None:
+            text = f"{fixture.name}: rank {part.rank}, {part.entry}: {part.values.problem}"
+            yield Check(clause, Finding(fixture=fixture.name, rank=part.rank, tensor=part.tensor, text=text))
+            continue
+        for index, before, after in zip(part.indices, part.values.before, part.values.after, strict=True):
+            right = _near(after, before * want.factor, want.element_tolerance)
+            yield Check(clause, None if right else _wrong_element(fixture, want, part, index, before, after))
+
+
+def _copies(fixture: FixturePlan, parts: Iterable[Held]) -> Iterator[Check]:
+    first: dict[tuple[str, int], tuple[int, float]] = {}
+    for part in parts:
+        for index, after in zip(part.indices, part.values.after or (), strict=False):
+            rank, value = first.setdefault((part.tensor, index), (part.rank, after))
+            if rank != part.rank:
+                same = value.hex() == after.hex()
+                yield Check(ids.COPIES, None if same else _other_copy(fixture, part, index, (rank, value), after))
+
+
+def _element_clause(fixture: FixturePlan, want: Expected) -> str:
+    if want.norm == 0:
+        return ids.ZERO_NORM
+    if fixture.limit == 0:
+        return ids.ZERO_LIMIT
+    return ids.SCALE_FACTOR if want.factor < 1 else ids.SCALE_UNDER
+
+
+def _near(seen: float, wanted: float, tolerance: float) -> bool:
+    # Not a comparison of differences alone: inf - inf and NaN must not count as near.
+    return math.isfinite(seen) and abs(seen - wanted) <= abs(wanted) * tolerance
+
+
+def _norm(returned: Returned) -> float | None:
+    """The norm that was meant: a DTensor's whole value where it has one, for its float() has a clause of its own."""
+    return returned.full if returned.full is not None else returned.number
+
+
+def _unusable(fixture: FixturePlan, want: Expected, rank: int, returned: Returned) -> Finding | None:
+    if returned.problem is not None or returned.number is None:
+        text = f"{fixture.name}: rank {rank} returned {returned.type}: {returned.problem}"
+        return Finding(fixture=fixture.name, rank=rank, expected=want.norm, text=text)
+    if returned.full is None or _near(returned.number, returned.full, 2 * want.norm_tolerance):
+        return None
+    text = (
+        f"{fixture.name}: rank {rank} returned a {returned.type} on {returned.placements} of which float() gives "
+        f"{returned.number!r} and full_tensor() {returned.full!r}"
+    )
+    return Finding(fixture=fixture.name, rank=rank, expected=returned.full, observed=returned.number, text=text)
+
+
+def _wrong_norm(
+    fixture: FixturePlan, want: Expected, rank: int, number: float, numbers: list[tuple[int, float | None]]
+) -> Finding:
+    each = ", ".join(f"{seen!r} on rank {where}{_times(seen, want.norm)}" for where, seen in numbers)
+    text = f"{fixture.name}: expected norm {want.norm!r}, returned {each}"
+    return Finding(fixture=fixture.name, rank=rank, expected=want.norm, observed=number, text=text)
+
+
+def _times(seen: float | None, wanted: float) -> str:
+    return f" ({seen / wanted:.4g} times)" if seen is not None and wanted else ""
+
+
+def _other_norm(fixture: FixturePlan, first: tuple[int, float], other: tuple[int, float]) -> Finding:
+    text = f"{fixture.name}: {first[1]!r} on rank {first[0]}, {other[1]!r} on rank {other[0]}"
+    return Finding(fixture=fixture.name, rank=other[0], expected=first[1], observed=other[1], text=text)
+
+
+def _wrong_element(
+    fixture: FixturePlan, want: Expected, part: Held, index: int, before: float, after: float
+) -> Finding:
+    where = f"rank {part.rank}, {part.tensor}[{index}]"
+    text = f"{fixture.name}: {where}: {before!r} x {want.factor!r} is {before * want.factor!r}, observed {after!r}"
+    return Finding(
+        fixture=fixture.name,
+        rank=part.rank,
+        tensor=part.tensor,
+        index=index,
+        expected=before * want.factor,
+        observed=after,
+        text=text,
+    )
+
+
+def _other_copy(fixture: FixturePlan, part: Held, index: int, first: tuple[int, float], after: float) -> Finding:
+    text = f"{fixture.name}: {part.tensor}[{index}] is {first[1]!r} on rank {first[0]}, {after!r} on rank {part.rank}"
+    return Finding(
+        fixture=fixture.name,
+        rank=part.rank,
+        tensor=part.tensor,
+        index=index,
+        expected=first[1],
+        observed=after,
+        text=text,
+    )
+
+
+def _returned(fixture: FixturePlan, seen: CellObservation) -> list[tuple[int, Call]]:
+    """The call on every rank; nothing when it did not return everywhere, for then it is judged as a whole."""
+    calls = [(rank.rank, call) for rank in seen.ranks for call in rank.calls if call.fixture == fixture.name]
+    complete = len(calls) == len(seen.ranks) and all(call.outcome == "returned" for _, call in calls)
+    return calls if complete else []
+
+
+def _held(seen: CellObservation, fixture: FixturePlan) -> list[Held]:
+    return [
+        Held(rank.rank, piece.entry, piece.tensor, piece.indices, values)
+        for rank in seen.ranks
+        for call in rank.calls
+        if call.fixture == fixture.name
+        for piece, values in zip(rank.pieces, call.slices, strict=False)
+    ]
+
+
+def _clause(clause: str, made: list[Check]) -> ClauseVerdict:
+    found = [check.finding for check in made if check.finding is not None]
+    outcome = "violated" if found else "held" if made else "not exercised"
+    return ClauseVerdict(
+        clause=clause,
+        outcome=outcome,  # type: ignore[arg-type]
+        checks=len(made),
+        violations=len(found),
+        first=found[0] if found else None,
+    )
+
+
+def _row(fixture: FixturePlan, want: Expected, calls: list[tuple[int, Call]], parts: list[Held]) -> NormRow:
+    numbers = [_norm(call.returned) if call.returned else None for _, call in calls]
+    return NormRow(
+        fixture=fixture.name,
+        limit=fixture.limit,
+        expected_norm=want.norm,
+        expected_factor=want.factor,
+        returned=tuple(numbers),
+        ratio=tuple(None if number is None or not want.norm else number / want.norm for number in numbers),
+        factor=tuple(_factor([part for part in parts if part.rank == rank]) for rank, _ in calls),
+    )
+
+
+def _factor(parts: list[Held]) -> float | None:
+    """What the rank's largest element was multiplied by; None where nothing but zeros lies there."""
+    pairs = [pair for part in parts for pair in zip(part.values.before, part.values.after or (), strict=False)]
+    before, after = max(pairs, key=lambda pair: abs(pair[0]), default=(0.0, 0.0))
+    return after / before if before else None

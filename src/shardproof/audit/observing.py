@@ -1,0 +1,84 @@
+"""Reading, on a rank, what a call did: the gradients after it, and whether its return value is a number.
+
+The objects looked at are the subject's. Whatever they do when touched becomes a fact, not an exception.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+from shardproof.audit.layouts.build import Entry, local
+from shardproof.records.audit import Returned, Slice
+
+_LONGEST_TEXT = 2000
+
+Before = list[tuple[Any, tuple[float, ...]]]
+"""Each entry's gradient object and its values."""
+
+
+def seen_before(entries: tuple[Entry, ...]) -> Before:
+    """Each entry's gradient object and its values, before the call."""
+    return [(entry.parameter.grad, _values(entry.parameter.grad)) for entry in entries]
+
+
+def seen_after(entries: tuple[Entry, ...], before: Before) -> list[Slice]:
+    """Each entry's gradient after the call, beside what it was."""
+    return [_slice(entry, *earlier) for entry, earlier in zip(entries, before, strict=True)]
+
+
+def described(value: Any) -> Returned:
+    """What can be said of a return value without a collective."""
+    name = type(value).__name__
+    if value is None or isinstance(value, (bool, str, bytes)) or not hasattr(type(value), "__float__"):
+        return Returned(type=name, problem=f"{name} is not a number")
+    placements = str(value.placements) if hasattr(type(value), "full_tensor") else None
+    try:
+        return Returned(type=name, number=float(value), placements=placements)
+    except Exception as error:
+        return Returned(type=name, problem=f"float() raises {summary(error)}", placements=placements)
+
+
+def resolved(value: Any, seen: Returned) -> Returned:
+    """The same for a DTensor, with what its full_tensor() gives; collective."""
+    try:
+        return seen.model_copy(update={"full": float(value.full_tensor())})
+    except Exception as error:
+        return seen.model_copy(update={"full_problem": summary(error)})
+
+
+def summary(error: BaseException) -> str:
+    """An exception in one or two lines, whatever its own text does."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its text cannot be read)"
+    return f"{type(error).__name__}: {text}".strip()[:_LONGEST_TEXT]
+
+
+def last_lines(error: BaseException, lines: int = 6) -> str:
+    """The last lines of an exception's traceback."""
+    try:
+        text = "".join(traceback.format_exception(error)).rstrip()
+    except Exception:
+        return summary(error)
+    return "\n".join(text.splitlines()[-lines:])[-_LONGEST_TEXT:]
+
+
+def _slice(entry: Entry, grad_before: Any, values_before: tuple[float, ...]) -> Slice:
+    grad = entry.parameter.grad
+    kind = type(grad).__name__
+    same = grad is grad_before
+    try:
+        after = None if grad is None else _values(grad)
+    except Exception as error:
+        return Slice(before=values_before, after=None, kind=kind, same_object=same, problem=summary(error))
+    if after is not None and len(after) != len(values_before):
+        problem = f"{len(after)} values where there were {len(values_before)}"
+        return Slice(before=values_before, after=None, kind=kind, same_object=same, problem=problem)
+    problem = "the gradient is gone" if after is None else None
+    return Slice(before=values_before, after=after, kind=kind, same_object=same, problem=problem)
+
+
+def _values(grad: Any) -> tuple[float, ...]:
+    return tuple(float(value) for value in local(grad).flatten().tolist())

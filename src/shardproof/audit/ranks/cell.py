@@ -1,0 +1,142 @@
+"""One cell: a subject under a layout, all its calls in one process group, and what was seen of them."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from shardproof.audit.layouts import Layout
+from shardproof.audit.ranks.channel import Message
+from shardproof.audit.ranks.launch import Rank, gather, ranks_of, tell
+from shardproof.records.audit import Call, CallOutcome, CellStatus, FixturePlan, Piece, RankObservation
+
+BUILD_S: Final = 120.0
+IMPORT_S: Final = 60.0
+KEPT_LOG: Final = 4000
+
+
+@dataclass
+class Seen:
+    """What has been seen of one rank so far."""
+
+    pieces: tuple[Piece, ...] = ()
+    import_error: str | None = None
+    calls: list[Call] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a cell."""
+
+    status: CellStatus
+    note: str | None
+    ranks: tuple[RankObservation, ...]
+
+
+def call_limit(timeout_s: float) -> float:
+    """How long one call may take by the harness's clock: two collective timeouts and three seconds."""
+    return 2 * timeout_s + 3
+
+
+def observe_cell(layout: Layout, fixtures: Sequence[FixturePlan], spec: str, timeout_s: float) -> Outcome:
+    """Run a subject under a layout in real processes and return what was seen; nothing is judged here."""
+    with (
+        tempfile.TemporaryDirectory(prefix="shardproof-cell-", ignore_cleanup_errors=True) as scratch,
+        ranks_of(layout, spec, plain_function=False, scratch=Path(scratch), timeout_s=timeout_s) as ranks,
+    ):
+        seen = [Seen() for _ in ranks]
+        status, note = _set_up(ranks, seen)
+        if status == "ran" and note is None:
+            _calls(ranks, seen, fixtures, timeout_s)
+        observations = tuple(_observation(rank, facts) for rank, facts in zip(ranks, seen, strict=True))
+    return Outcome(status, note, observations)
+
+
+def _set_up(ranks: list[Rank], seen: list[Seen]) -> tuple[CellStatus, str | None]:
+    """Build the layout and import the subject; a note means that no call can be made."""
+    answers = gather(ranks, ["built", "unavailable", "broken"], BUILD_S, alarm=lambda message: message.say != "built")
+    if any(answer and answer.say == "unavailable" for answer in answers):
+        return "unavailable", next(str(each.body) for each in answers if each and each.say == "unavailable")
+    if not all(answer and answer.say == "built" for answer in answers):
+        return "harness failed", "the layout could not be built: " + _first_reason(ranks, answers)
+    for facts, answer in zip(seen, answers, strict=True):
+        facts.pieces = tuple(Piece.model_validate(piece) for piece in answer.body if answer) if answer else ()
+    for rank in ranks:
+        rank.stage = "importing the subject"
+    answers = gather(ranks, ["loaded", "import failed"], IMPORT_S, alarm=lambda message: message.say != "loaded")
+    for facts, answer in zip(seen, answers, strict=True):
+        facts.import_error = str(answer.body) if answer and answer.say == "import failed" else None
+    if not all(answer and answer.say == "loaded" for answer in answers):
+        return "ran", "the subject was not loaded on every rank"
+    for rank in ranks:
+        rank.stage = "waiting for a call"
+    return "ran", None
+
+
+def _calls(ranks: list[Rank], seen: list[Seen], fixtures: Sequence[FixturePlan], timeout_s: float) -> None:
+    """Make the calls one after the other, until one leaves the ranks out of step."""
+    for fixture in fixtures:
+        tell(ranks, Message("call", fixture.model_dump(mode="json")))
+        answers = gather(ranks, ["called"], call_limit(timeout_s), alarm=_went_wrong)
+        calls = [_call(rank, fixture.name, answer) for rank, answer in zip(ranks, answers, strict=True)]
+        if all(call.returned and call.returned.placements is not None for call in calls):
+            calls = _resolved(ranks, calls, timeout_s)
+        for facts, call in zip(seen, calls, strict=True):
+            facts.calls.append(call)
+        # Where all returned, or all raised, every rank is at the same place and the next call is a fair one.
+        if {call.outcome for call in calls} not in ({"returned"}, {"raised"}):
+            return
+
+
+def _resolved(ranks: list[Rank], calls: list[Call], timeout_s: float) -> list[Call]:
+    tell(ranks, Message("resolve"))
+    answers = gather(ranks, ["resolved"], call_limit(timeout_s))
+    return [
+        Call.model_validate(answer.body) if answer else call for call, answer in zip(calls, answers, strict=True)
+    ]
+
+
+def _went_wrong(message: Message) -> bool:
+    return isinstance(message.body, dict) and message.body.get("outcome") == "raised"
+
+
+def _call(rank: Rank, fixture: str, answer: Message | None) -> Call:
+    if answer is not None:
+        rank.stage = "waiting for a call"
+        return Call.model_validate(answer.body)
+    outcome: CallOutcome = "died" if rank.ended else "did not return"
+    return Call(fixture=fixture, outcome=outcome, stage=rank.stage)
+
+
+def _observation(rank: Rank, facts: Seen) -> RankObservation:
+    code = rank.process.exitcode if rank.ended else None
+    return RankObservation(
+        rank=rank.rank,
+        stage=rank.stage,
+        pieces=facts.pieces,
+        import_error=facts.import_error,
+        exit_code=code,
+        signal=_signal_name(code),
+        calls=tuple(facts.calls),
+        log=rank.text[-KEPT_LOG:],
+    )
+
+
+def _signal_name(code: int | None) -> str | None:
+    if code is None or code >= 0:
+        return None
+    return signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+
+
+def _first_reason(ranks: list[Rank], answers: Sequence[Any]) -> str:
+    for rank, answer in zip(ranks, answers, strict=True):
+        if answer and answer.say == "broken":
+            return f"rank {rank.rank}: {answer.body}"
+        if rank.ended:
+            return f"rank {rank.rank} ended with exit code {rank.process.exitcode}. {rank.text[-500:]}"
+    waiting = [rank.rank for rank, answer in zip(ranks, answers, strict=True) if answer is None]
+    return f"ranks {waiting} were not ready after {BUILD_S:g} s"

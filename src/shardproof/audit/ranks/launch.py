@@ -1,0 +1,207 @@
+"""Starting ranks from a warm forkserver, listening to them without ever blocking on one, and ending them."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import selectors
+import signal
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Final
+
+from shardproof.audit.layouts import Layout
+from shardproof.audit.ranks import strays
+from shardproof.audit.ranks.channel import GarbledChannelError, Inbox, Message, frame
+
+LOG_HEAD: Final = 4000
+LOG_TAIL: Final = 2000
+_main_lock = threading.Lock()
+
+
+@dataclass
+class Rank:
+    """The harness's end of one rank."""
+
+    rank: int
+    process: ForkServerProcess
+    commands: Connection
+    results: Connection
+    log: Connection
+    inbox: Inbox = field(default_factory=Inbox)
+    messages: list[Message] = field(default_factory=list)
+    stage: str = "starting"
+    ended: bool = False
+    head: bytes = b""
+    tail: bytes = b""
+
+    @property
+    def text(self) -> str:
+        """What the rank printed, its middle left out when it was long; shown, never parsed."""
+        cut = b"\n[...]\n" if len(self.head) == LOG_HEAD and self.tail else b""
+        return (self.head + cut + self.tail).decode(errors="replace").replace("\x00", "")
+
+
+@contextlib.contextmanager
+def ranks_of(
+    layout: Layout, spec: str, *, plain_function: bool, scratch: Path, timeout_s: float
+) -> Iterator[list[Rank]]:
+    """Start one process for each rank of the layout; all of them and what they started are ended on exit."""
+    started: list[Rank] = []
+    try:
+        for rank in range(layout.world_size):
+            started.append(_start(layout, spec, plain_function, rank, scratch / "store", timeout_s))
+        yield started
+    finally:
+        _end(started)
+
+
+def tell(ranks: Sequence[Rank], message: Message) -> None:
+    """Send a command to every rank; one that is gone is found out when its answer is waited for."""
+    for each in ranks:
+        with contextlib.suppress(OSError):
+            os.write(each.commands.fileno(), frame(message))
+
+
+def gather(
+    ranks: Sequence[Rank],
+    wanted: Sequence[str],
+    seconds: float,
+    *,
+    alarm: Callable[[Message], bool] = lambda message: False,
+    grace_s: float = 1.0,
+) -> list[Message | None]:
+    """Wait until every rank has said one of `wanted`, has ended, or time is up; None for those that did not.
+
+    Once one rank has ended or said something that is alarming, the others get `grace_s` more.
+    """
+    found: dict[int, Message] = {}
+    deadline = time.monotonic() + seconds
+    alarmed = False
+    while True:
+        for each in ranks:
+            _take(each, wanted, found)
+        if all(each.rank in found or each.ended for each in ranks) or time.monotonic() >= deadline:
+            return [found.get(each.rank) for each in ranks]
+        if not alarmed and (any(each.ended for each in ranks) or any(map(alarm, found.values()))):
+            alarmed, deadline = True, min(deadline, time.monotonic() + grace_s)
+        _listen(ranks, deadline - time.monotonic())
+
+
+def _take(each: Rank, wanted: Sequence[str], found: dict[int, Message]) -> None:
+    while each.messages and each.rank not in found:
+        message = each.messages.pop(0)
+        if message.say in wanted:
+            found[each.rank] = message
+        elif message.say == "stage":
+            each.stage = str(message.body)
+
+
+def _listen(ranks: Sequence[Rank], seconds: float) -> None:
+    with selectors.DefaultSelector() as selector:
+        for each in ranks:
+            if not each.ended:
+                selector.register(each.process.sentinel, selectors.EVENT_READ, (each, _note_end))
+            for connection, react in ((each.results, _read_results), (each.log, _read_log)):
+                if not connection.closed:
+                    selector.register(connection, selectors.EVENT_READ, (each, react))
+        for key, _ in selector.select(max(0.0, seconds)):
+            each, react = key.data
+            react(each)
+
+
+def _note_end(each: Rank) -> None:
+    # What it said before it ended may still lie in the pipes.
+    for connection, react in ((each.results, _read_results), (each.log, _read_log)):
+        for _ in range(1000):
+            if connection.closed or not react(each):
+                break
+    each.process.join()
+    each.ended = True
+
+
+def _read_results(each: Rank) -> bool:
+    data = _read(each.results)
+    try:
+        each.messages += each.inbox.take(data)
+    except GarbledChannelError as error:
+        each.stage = f"wrote to the harness's channel ({error})"
+        each.process.kill()
+        each.results.close()
+    return bool(data)
+
+
+def _read_log(each: Rank) -> bool:
+    data = _read(each.log)
+    room = LOG_HEAD - len(each.head)
+    each.head += data[:room]
+    each.tail = (each.tail + data[room:])[-LOG_TAIL:]
+    return bool(data)
+
+
+def _read(connection: Connection) -> bytes:
+    try:
+        data = os.read(connection.fileno(), 65536)
+    except BlockingIOError:
+        return b""
+    if not data:
+        connection.close()
+    return data
+
+
+def _start(layout: Layout, spec: str, plain_function: bool, rank: int, store: Path, timeout_s: float) -> Rank:
+    # torch is imported by the forkserver and the ranks; the harness needs only this name of the function.
+    from shardproof.audit.ranks.entry import Setup, serve
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["shardproof.audit.ranks.warm"])
+    command_reader, command_writer = context.Pipe(duplex=False)
+    result_reader, result_writer = context.Pipe(duplex=False)
+    log_reader, log_writer = context.Pipe(duplex=False)
+    setup = Setup(rank, layout, spec, plain_function, str(store), timeout_s)
+    process = context.Process(
+        target=serve, args=(setup, command_reader, result_writer, log_writer), name=f"rank{rank}"
+    )
+    with _without_main():
+        process.start()
+    for theirs in (command_reader, result_writer, log_writer):
+        theirs.close()
+    for ours in (result_reader, log_reader):
+        os.set_blocking(ours.fileno(), False)
+    return Rank(rank, process, command_writer, result_reader, log_reader)
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    # multiprocessing makes every child run the parent's main module again. That costs each rank the import of
+    # a command line, and would start a second audit from a script without an `if __name__` guard.
+    with _main_lock:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
+
+
+def _end(ranks: Sequence[Rank]) -> None:
+    holding = [each.log.fileno() for each in ranks if not each.log.closed]
+    left = strays.found([each.process.pid for each in ranks if each.process.pid], holding)
+    for pid in left:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    for each in ranks:
+        with contextlib.suppress(OSError):
+            os.killpg(each.process.pid or 0, signal.SIGKILL)
+        each.process.kill()
+        each.process.join()
+        for connection in (each.commands, each.results, each.log):
+            connection.close()

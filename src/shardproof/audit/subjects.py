@@ -1,0 +1,158 @@
+"""Subjects: whose clipping is audited, found without importing it, and called on every rank."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import importlib.machinery
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shardproof.audit.context import Context
+from shardproof.errors import InvalidTypeError, InvalidValueError
+from shardproof.records.audit import SubjectPlan
+
+if TYPE_CHECKING:
+    import torch
+
+Clip = Callable[["list[torch.Tensor]", float, Context], object]
+
+CONTROL = "control"
+BUILT_IN = {
+    "torch": ("torch", "pip install 'shardproof[torch]'"),
+    "shardproof": ("torch", "pip install 'shardproof[torch]'"),
+}
+
+
+def parse(spec: str) -> SubjectPlan:
+    """What a subject's spec names: `torch`, `shardproof`, `pkg.module:callable` or `file.py:callable`.
+
+    The subject is not imported here. Raises InvalidValueError for what can be seen to be wrong all the same:
+    no such file or module, no callable named, a name that the file does not contain.
+    """
+    if spec in BUILT_IN:
+        package, install = BUILT_IN[spec]
+        if importlib.util.find_spec(package) is None:
+            raise InvalidValueError(f"The subject {spec!r} needs {package}, which is not installed: {install}.")
+        return SubjectPlan(name=spec, spec=spec)
+    where, _, name = spec.rpartition(":")
+    if not where or not all(part.isidentifier() for part in name.split(".")):
+        raise InvalidValueError(
+            f"Expected torch, shardproof, pkg.module:callable or file.py:callable, got {spec!r}. Name the callable."
+        )
+    file = Path(where).resolve() if where.endswith(".py") else _module_file(where)
+    if not file:
+        return SubjectPlan(name=spec, spec=spec)
+    if not file.is_file():
+        raise InvalidValueError(f"Expected a file for the subject {spec!r}, got {where}, which is not there.")
+    source = file.read_bytes()
+    _mentioned(source, name.split(".")[0], spec)
+    absolute = f"{file}:{name}" if where.endswith(".py") else spec
+    return SubjectPlan(
+        name=f"{file.name}:{name}" if where.endswith(".py") else spec,
+        spec=absolute,
+        file=str(file),
+        sha256=hashlib.sha256(source).hexdigest(),
+    )
+
+
+def load(spec: str) -> Clip:
+    """Import the subject, on a rank, and return it as a callable of three arguments."""
+    if spec == CONTROL:
+        from shardproof.audit import control
+
+        return control.clip
+    if spec in BUILT_IN:
+        return {"torch": _torch, "shardproof": _shardproof}[spec]
+    return adapted(find(spec))
+
+
+def find(spec: str) -> Callable[..., Any]:
+    """Import `pkg.module:name` or `file.py:name` and return what it names; raises what the import raises."""
+    where, _, name = spec.rpartition(":")
+    module = _from_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
+    found: Any = functools.reduce(getattr, name.split("."), module)
+    if not callable(found):
+        raise InvalidTypeError(f"Expected a callable, got {spec}={found!r} ({type(found).__name__}).")
+    return found  # type: ignore[no-any-return]
+
+
+def adapted(clip: Callable[..., Any]) -> Clip:
+    """Call `clip` with as many arguments as it takes.
+
+    A parameter named `ctx` gets the context; so does a third required positional one, or `*args`. Otherwise
+    two arguments are passed: torch's own function has a third parameter that means something else.
+    """
+    try:
+        parameters = inspect.signature(clip).parameters
+    except ValueError:
+        return lambda params, limit, ctx: clip(params, limit)
+    ctx = parameters.get("ctx")
+    if ctx is not None and ctx.kind is not ctx.POSITIONAL_ONLY:
+        return lambda params, limit, ctx: clip(params, limit, ctx=ctx)
+    if _takes_three(parameters.values()):
+        return lambda params, limit, ctx: clip(params, limit, ctx)
+    return lambda params, limit, ctx: clip(params, limit)
+
+
+def _takes_three(parameters: Iterable[inspect.Parameter]) -> bool:
+    listed = list(parameters)
+    positional = [each for each in listed if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    third = positional[2:3]
+    return (
+        any(each.kind is each.VAR_POSITIONAL for each in listed)
+        or any(each.name == "ctx" for each in third)
+        or any(each.default is each.empty for each in third)
+    )
+
+
+def _torch(params: list[torch.Tensor], limit: float, ctx: Context) -> object:
+    from torch.nn.utils import clip_grad_norm_
+
+    return clip_grad_norm_(params, limit, norm_type=ctx.norm_type)
+
+
+def _shardproof(params: list[torch.Tensor], limit: float, ctx: Context) -> object:
+    from shardproof.torch import clip_grad_norm_
+
+    placements = {id(each): lie for each, lie in zip(params, ctx.placements, strict=True)}
+    by_tensor = {each: placements[id(each)] for each in params}
+    return clip_grad_norm_(params, limit, norm_type=ctx.norm_type, mesh=ctx.mesh, placements=by_tensor)
+
+
+def _module_file(module: str) -> Path | None:
+    """The source file of a module, found without importing it or its packages; None where it has none."""
+    path: list[str] | None = None
+    origin: str | None = None
+    for depth, part in enumerate(parts := module.split(".")):
+        spec = importlib.machinery.PathFinder.find_spec(".".join(parts[: depth + 1]), path)
+        if spec is None:
+            # Built-in modules and those of import hooks are known to the import system only.
+            spec = importlib.util.find_spec(part) if depth == 0 and part.isidentifier() else None
+        if spec is None:
+            raise InvalidValueError(f"Expected a module that can be found, got {module!r}: no {part!r} on sys.path.")
+        path, origin = list(spec.submodule_search_locations or ()), spec.origin
+    return Path(origin) if origin and origin.endswith(".py") else None
+
+
+def _mentioned(source: bytes, name: str, spec: str) -> None:
+    if re.search(rb"\b%s\b" % name.encode(), source) is None and b"import *" not in source:
+        raise InvalidValueError(f"Expected a callable named {name!r} for the subject {spec!r}: the file has none.")
+
+
+def _from_file(path: Path) -> Any:
+    name = f"shardproof_subject_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InvalidValueError(f"Expected a Python file, got {path}.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickling look their module up here
+    sys.path.insert(0, str(path.parent))
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,263 @@
+"""What an audit stores: the plan, the environment, the observations of each cell, and the verdict on them."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
+
+SCHEMA = "shardproof.audit/1"
+
+PlacementKind = Literal["shard", "replicate", "partial", "distinct"]
+CallOutcome = Literal["returned", "raised", "collective timeout", "did not return", "died", "not reached"]
+CellStatus = Literal["ran", "unavailable", "harness failed"]
+CellWord = Literal["pass", "fail", "error", "hang", "crash", "skip", "not run", "could not tell"]
+ClauseOutcome = Literal["held", "violated", "not exercised"]
+RunWord = Literal["held", "violated", "could not tell", "nothing ran"]
+
+
+def _float_from_json(value: object) -> object:
+    return float(value) if value in ("nan", "inf", "-inf") and isinstance(value, str) else value
+
+
+def _float_to_json(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+Number = Annotated[float, BeforeValidator(_float_from_json), PlainSerializer(_float_to_json, when_used="json")]
+"""A float that survives JSON: nan, inf and -inf are stored as strings."""
+
+
+class Record(BaseModel):
+    """A stored record: closed and unchangeable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
+
+class TensorPlan(Record):
+    """A logical tensor: each of its elements counts once, wherever and however often it lies."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class PiecePlan(Record):
+    """What one rank is meant to hold of a logical tensor, as flat (row-major) element indices."""
+
+    rank: int
+    entry: str
+    tensor: str
+    placements: dict[str, PlacementKind]
+    indices: tuple[int, ...]
+
+
+class FixturePlan(Record):
+    """One call: the gradients by logical tensor, and the limit."""
+
+    name: str
+    title: str
+    limit: Number
+    gradients: dict[str, tuple[Number, ...]]
+
+
+class LayoutPlan(Record):
+    """A layout with its tensors, where they lie, and the calls that are made on it."""
+
+    name: str
+    title: str
+    world_size: int
+    axes: dict[str, int]
+    tensors: tuple[TensorPlan, ...]
+    pieces: tuple[PiecePlan, ...]
+    fixtures: tuple[FixturePlan, ...]
+
+
+class SubjectPlan(Record):
+    """What is audited; sha256 is that of the source file, where the subject names one."""
+
+    name: str
+    spec: str
+    file: str | None = None
+    sha256: str | None = None
+
+
+class CellPlan(Record):
+    """One subject under one layout; the control is the harness's own reference."""
+
+    id: str
+    subject: str
+    layout: str
+    control: bool
+
+
+class Plan(Record):
+    """Everything that is going to be run, written before anything runs."""
+
+    schema_version: Literal["shardproof.audit/1"] = "shardproof.audit/1"
+    run_id: str
+    command: tuple[str, ...]
+    timeout_s: float
+    subjects: tuple[SubjectPlan, ...]
+    layouts: tuple[LayoutPlan, ...]
+    cells: tuple[CellPlan, ...]
+
+
+class Environment(Record):
+    """Where the run took place."""
+
+    time: str
+    python: str
+    implementation: str
+    platform: str
+    cpu: str
+    cpus: int
+    backend: str
+    accelerator: str | None
+    packages: dict[str, str]
+
+
+class Piece(Record):
+    """What a rank's real object was seen to hold before the subject was called."""
+
+    entry: str
+    tensor: str
+    kind: str
+    indices: tuple[int, ...]
+
+
+class Slice(Record):
+    """One entry's gradient around one call, in the order of the piece's indices."""
+
+    before: tuple[Number, ...]
+    after: tuple[Number, ...] | None
+    kind: str
+    same_object: bool
+    problem: str | None = None
+
+
+class Returned(Record):
+    """What the subject returned on one rank, as far as it can be used."""
+
+    type: str
+    number: Number | None = None
+    problem: str | None = None
+    placements: str | None = None
+    full: Number | None = None
+    full_problem: str | None = None
+
+
+class Call(Record):
+    """One call on one rank."""
+
+    fixture: str
+    outcome: CallOutcome
+    stage: str
+    returned: Returned | None = None
+    error: str | None = None
+    traceback: str | None = None
+    slices: tuple[Slice, ...] = ()
+
+
+class RankObservation(Record):
+    """One rank's process: what it held, what its calls did, and how it ended when it ended by itself."""
+
+    rank: int
+    stage: str
+    pieces: tuple[Piece, ...] = ()
+    import_error: str | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    calls: tuple[Call, ...] = ()
+    log: str = ""
+
+
+class CellObservation(Record):
+    """One line of observations.jsonl."""
+
+    schema_version: Literal["shardproof.audit/1"] = "shardproof.audit/1"
+    plan_sha256: str
+    cell: str
+    status: CellStatus
+    note: str | None
+    started: str
+    seconds: float
+    ranks: tuple[RankObservation, ...]
+
+
+class Finding(Record):
+    """One violated check: where, what was expected and what was seen."""
+
+    fixture: str
+    rank: int | None = None
+    tensor: str | None = None
+    index: int | None = None
+    expected: Number | None = None
+    observed: Number | None = None
+    text: str
+
+
+class ClauseVerdict(Record):
+    """One clause of the contract on one cell, with the number of checks that were made."""
+
+    clause: str
+    outcome: ClauseOutcome
+    checks: int
+    violations: int
+    first: Finding | None = None
+
+
+class NormRow(Record):
+    """Expected against returned, rank by rank, for one fixture."""
+
+    fixture: str
+    limit: Number
+    expected_norm: Number
+    expected_factor: Number
+    returned: tuple[Number | None, ...]
+    ratio: tuple[Number | None, ...]
+    factor: tuple[Number | None, ...]
+
+
+class CellVerdict(Record):
+    """The verdict on one cell."""
+
+    cell: str
+    subject: str
+    layout: str
+    control: bool
+    verdict: CellWord
+    reason: str
+    ranks: tuple[int, ...] = ()
+    clauses: tuple[ClauseVerdict, ...] = ()
+    norms: tuple[NormRow, ...] = ()
+    norm_tolerance: Number | None = None
+    element_tolerance: Number | None = None
+
+
+class Verdict(Record):
+    """The verdict on a run: what `audit grade` writes."""
+
+    schema_version: Literal["shardproof.audit/1"] = "shardproof.audit/1"
+    run_id: str
+    plan_sha256: str
+    graded_by: str
+    word: RunWord
+    exit_code: int
+    planned: int
+    observed: int
+    counts: dict[str, int]
+    cells: tuple[CellVerdict, ...]
+    clauses: dict[str, str]
+    tolerances: tuple[str, ...]
+    limits: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+class AuditReport(Record):
+    """Everything that a rendered report says."""
+
+    plan: Plan
+    environment: Environment
+    verdict: Verdict
