@@ -2,6 +2,64 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
 import typer
+from rich.console import Console
+
+from shardproof.cli.exits import Exit
+from shardproof.failures import verify_page, write_record
+from shardproof.isolation import IsolationUnavailableError
+from shardproof.report.page import render_page
 
 app = typer.Typer(help="The Failure Map: mistakes as executable cases, verified by running them.")
+
+EXITS = {
+    "held": Exit.HELD,
+    "violated": Exit.VIOLATED,
+    "could not tell": Exit.COULD_NOT_TELL,
+    "mismatch": Exit.MISMATCH,
+}
+
+
+class Held(StrEnum):
+    """How the page's programs are held."""
+
+    PROCESS = "process"
+    NONE = "none"
+
+
+@app.callback()
+def map_() -> None:
+    """The Failure Map: mistakes as executable cases, verified by running them."""
+
+
+@app.command("verify-page")
+def verify(
+    file: Annotated[Path, typer.Argument(help="A published page as text, with its exact bytes.")],
+    level: Annotated[
+        Held, typer.Option(help="How its programs are held: process (limits, own tree), or none.")
+    ] = Held.PROCESS,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record instead of tables.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the record to this file, whole or not at all.")] = None,
+) -> None:
+    """Run a published page again and compare every digest, exit code and observation with its record.
+
+    Exits 0 when all agree, 1 when something recorded was not reproduced, 2 when the file is no such page, 3 when
+    no verdict could be reached, 4 when a source does not match its digest.
+    """
+    try:
+        verdict = verify_page(file, level=level.value)
+    except IsolationUnavailableError as error:
+        typer.echo(f"shardproof: could not tell: {error}", err=True)
+        raise typer.Exit(Exit.COULD_NOT_TELL) from error
+    record = verdict.model_dump_json(indent=2)
+    if out is not None:
+        write_record(out, record + "\n")
+    if as_json:
+        typer.echo(record)
+    else:
+        render_page(verdict, Console())
+    raise typer.Exit(EXITS[verdict.verdict])

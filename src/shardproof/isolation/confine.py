@@ -63,7 +63,7 @@ def _confine(plan: dict[str, Any], status: dict[str, Any]) -> None:
 
 def _drop_root(plan: dict[str, Any], status: dict[str, Any]) -> None:
     user, folder = plan["user"], plan["folder"]
-    own = "a user of its own: it can signal nobody's processes and write nobody's files"
+    own = "a user of its own, who can signal no other user's processes and write no other user's files"
     if not _attempt(status, own, lambda: _become(user, folder), "a user of its own (it runs as root)"):
         return
     status["user"] = user

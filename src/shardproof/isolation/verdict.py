@@ -115,7 +115,7 @@ def _writing(user: int | None) -> list[str]:
             "seeing what it wrote outside its own folder",
         ]
     return [
-        "reading what every user may read, and writing where every user may write",
+        "reading what every user may read, and writing what every user may write",
         "seeing what it wrote outside its own folder, but for what it made in /tmp, /var/tmp, /dev/shm, "
         "/dev/mqueue and /run/lock (found by its owner)",
     ]
