@@ -126,8 +126,8 @@ def _checked_norm(norm: object) -> float:
     number = _checked_number(norm, "norm", "a finite nonnegative number")
     if not (0 <= number <= sys.float_info.max):
         raise InvalidValueError(
-            f"Expected a finite norm >= 0, got norm={_shown(norm)}. No factor follows from it: a factor "
-            "of zero or NaN would destroy the gradient. clip_shards takes the factor from the exact sum instead."
+            f"Expected a finite norm >= 0, got norm={_shown(norm)}. No factor follows from it: a "
+            "factor of zero or NaN would destroy the gradient. clip_shards takes the factor from the exact sum instead."
         )
     return float(number)
 

@@ -45,7 +45,7 @@ def test_the_root_is_nearest(total: int, exponent: int) -> None:
 @settings(deadline=None, max_examples=200)
 @given(st.floats(min_value=0, max_value=LARGEST), st.integers(-3, 3))
 def test_the_root_is_nearest_beside_a_tie(value: float, off: int) -> None:
-    """The hardest inputs: squares of points halfway between two float64, and units of the grid beside them."""
+    """The hardest inputs: squares of points halfway between two float64, and values beside them."""
     tie = neighbours(value)[1]
     square = tie**2 / Fraction(2) ** (GRID_EXPONENT - 64) + off
     assume(square.denominator == 1 and square > 0)
