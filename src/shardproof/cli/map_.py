@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,12 +11,14 @@ import typer
 from rich.console import Console
 
 from shardproof.cli.exits import Exit
-from shardproof.failures import verify_page, write_record
+from shardproof.failures import record_text, verify_page, write_record
 from shardproof.isolation import IsolationUnavailableError
 from shardproof.report.page import render_page
 
 app = typer.Typer(help="The Failure Map: mistakes as executable cases, verified by running them.")
 
+PLAIN_WIDTH = 160
+"""Columns where the output is no terminal and its width is nobody's screen."""
 EXITS = {
     "held": Exit.HELD,
     "violated": Exit.VIOLATED,
@@ -55,11 +58,11 @@ def verify(
     except IsolationUnavailableError as error:
         typer.echo(f"shardproof: could not tell: {error}", err=True)
         raise typer.Exit(Exit.COULD_NOT_TELL) from error
-    record = verdict.model_dump_json(indent=2)
+    record = record_text(verdict)
     if out is not None:
         write_record(out, record + "\n")
     if as_json:
         typer.echo(record)
     else:
-        render_page(verdict, Console())
+        render_page(verdict, Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH))
     raise typer.Exit(EXITS[verdict.verdict])

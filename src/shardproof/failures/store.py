@@ -1,12 +1,20 @@
-"""Writing a record to disk, whole or not at all."""
+"""A record as text, and the text on disk, whole or not at all."""
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from shardproof.errors import InvalidValueError
+
+
+def record_text(record: BaseModel) -> str:
+    """Return a record as JSON in ASCII, so that every stream and file can hold it."""
+    return json.dumps(record.model_dump(mode="json"), indent=2, allow_nan=False)
 
 
 def write_record(path: Path, text: str) -> None:

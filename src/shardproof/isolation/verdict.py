@@ -23,7 +23,8 @@ def record_of(report: Mapping[str, Any], *, level: Level, limits: Limits, superv
     """Grade the warden's report; an empty one means that the supervisor was lost, `supervisor` says how."""
     stderr = base64.b64decode(report.get("stderr", "")).decode(errors="backslashreplace")
     ending, detail = _ending(report, limits, stderr, supervisor)
-    status = report.get("ended")
+    # Where it was stopped, how its process then ended is our doing and says nothing about the program.
+    status = None if report.get("stopped") else report.get("ended")
     return RunRecord(
         ending=ending,
         exit_code=os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None,
@@ -47,7 +48,7 @@ def _ending(report: Mapping[str, Any], limits: Limits, stderr: str, supervisor: 
     if report["confinement"]["error"]:
         return "not started", f"it could not be started: {report['confinement']['error']}"
     if report["stopped"] == "output":
-        return "output", f"it was killed: more than {limits.output_bytes} bytes on one output stream"
+        return "output", f"it wrote more than {limits.output_bytes} bytes on one output stream"
     if report["stopped"] == "wall time":
         return "wall time", f"it was killed after {limits.wall_s:g} s of wall clock"
     return _own_ending(report, limits, stderr)

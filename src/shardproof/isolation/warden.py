@@ -29,6 +29,7 @@ GRACE_S = 0.2
 """How long descendants may outlive the program before they count as left behind."""
 KILL_S = 10.0
 """How long killing the tree may take before the report says that it failed."""
+LOOKS = 3
 PROC = Path("/proc")
 WORLD_WRITABLE = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock", "/run/shm", "/var/lock")
 
@@ -62,7 +63,7 @@ def supervise(plan: dict[str, Any]) -> dict[str, Any]:
     watched, confinement = _start(plan)
     stopped = _watch(watched, plan, began, asked_to_stop)
     wall_s = time.monotonic() - began
-    left = 0 if stopped else _outlived()
+    left = 0 if stopped else _outlived(watched)
     unkilled = _kill_tree(watched)
     flooded = _drain(watched, plan["limits"]["output_bytes"])
     report = {
@@ -143,40 +144,54 @@ def _listen(watched: Watched, wait_s: float) -> None:
             del watched.streams[stream]
 
 
-def _reap(watched: Watched) -> None:
-    """Take the ended children: the program, and orphans of its tree, which a subreaper inherits."""
-    with contextlib.suppress(ChildProcessError):
+def _reap(watched: Watched) -> bool:
+    """Take the ended children, orphans of the tree among them; True while there are others.
+
+    A descendant always has an ancestor among the children of a subreaper, so False means that the tree is gone;
+    a look through /proc cannot prove that, since processes that fork fast enough are gone before it comes by.
+    """
+    try:
         while (ended := os.wait4(-1, os.WNOHANG))[0]:
             if ended[0] == watched.pid:
                 watched.ended = ended[1]
                 watched.cpu_s = ended[2].ru_utime + ended[2].ru_stime
+    except ChildProcessError:
+        return False
+    return True
 
 
-def _outlived() -> int:
+def _outlived(watched: Watched) -> int:
+    """How many descendants are still alive a moment after the program has ended."""
     patience = time.monotonic() + GRACE_S
-    while (left := len(_descendants())) and time.monotonic() < patience:
+    while (left := _reap(watched)) and time.monotonic() < patience:
         time.sleep(POLL_S)
-    return left
+    return max(1, len(_descendants())) if left else 0
 
 
 def _kill_tree(watched: Watched) -> int:
     """Kill every descendant; return how many would not die."""
-    # Nothing is reaped before all are dead: a zombie still counts against the limit on processes, so a fork
-    # bomb that has reached its limit cannot refill the places of those that were killed.
     patience = time.monotonic() + KILL_S
     if watched.ended is None or not PROC.is_dir():
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(watched.pid, signal.SIGKILL)
-    while (living := _descendants()) and time.monotonic() < patience:
+    while _reap(watched):
+        if time.monotonic() > patience:
+            return max(1, len(_descendants()))
+        _kill_seen(patience)
+    return 0
+
+
+def _kill_seen(patience: float) -> None:
+    # Nothing is reaped before several looks found none alive: a zombie still counts against the limit on
+    # processes, so whatever forks faster than we look soon has no place left to fork into, and stands still.
+    quiet = 0
+    while quiet < LOOKS and time.monotonic() < patience:
+        living = _descendants()
+        quiet = 0 if living else quiet + 1
         for pid in living:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.001)
-    while watched.ended is None and time.monotonic() < patience:
-        _reap(watched)
-        time.sleep(0.001)
-    _reap(watched)
-    return len(living)
 
 
 def _descendants() -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -21,7 +22,7 @@ def render_page(verdict: PageVerdict, console: Console) -> None:
     for line in _head(verdict):
         _print(console, line)
     for one in verdict.implementations:
-        console.print(_table(one))
+        console.print(_table(one, console.encoding))
         for text in (*one.differences, *(f"could not tell: {why}" for why in one.unclear)):
             _print(console, f"  ! {text}", "bold red" if text in one.differences else "yellow")
     for line in _foot(verdict):
@@ -30,13 +31,14 @@ def render_page(verdict: PageVerdict, console: Console) -> None:
     _print(console, f"{verdict.agreeing} of {verdict.observations} observations agree")
 
 
-def printable(text: str) -> str:
-    """Return `text` with everything that a terminal would obey instead of show written as an escape.
+def printable(text: str, encoding: str = "utf-8") -> str:
+    """Return `text` with what a terminal would obey instead of show, or cannot encode, written as an escape.
 
     >>> printable("a" + chr(27) + "[2J")
     'a\\\\x1b[2J'
     """
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+    safe = (letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+    return "".join(safe).encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _head(verdict: PageVerdict) -> Iterator[str]:
@@ -50,20 +52,20 @@ def _head(verdict: PageVerdict) -> Iterator[str]:
     )
 
 
-def _table(one: ImplementationVerdict) -> Table:
-    title = f"{one.number} / {one.name}"
-    table = Table(title=Text(title), title_justify="left", show_edge=False, pad_edge=False)
+def _table(one: ImplementationVerdict, encoding: str) -> Table:
+    title = Text(f"{one.number} / {one.name}")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name in ("check", "actual as recorded", "expected as recorded", "outcome", "run again"):
         table.add_column(name, overflow="fold")
     for observation in one.observations:
-        table.add_row(*_cells(observation))
+        table.add_row(*_cells(observation, encoding))
     return table
 
 
-def _cells(observation: Observation) -> list[Text]:
+def _cells(observation: Observation, encoding: str) -> list[Text]:
     row = observation.recorded
     cells = (row.label, row.actual, row.expected, row.outcome) if row else ("(not in the table)", "", "", "")
-    shown = [Text(_short(cell)) for cell in cells]
+    shown = [Text(printable(_short(cell), encoding)) for cell in cells]
     return [*shown, Text(AGREES[observation.agrees], style=STYLES[observation.agrees])]
 
 
@@ -90,9 +92,9 @@ def _failed_checks(verdict: PageVerdict) -> Iterator[str]:
 
 
 def _short(text: str) -> str:
-    return printable(text if len(text) <= LONGEST else text[:LONGEST] + "…")
+    return text if len(text) <= LONGEST else text[:LONGEST] + "…"
 
 
 def _print(console: Console, line: str, style: str = "") -> None:
     # Text, not markup: a page's own words are shown, never obeyed.
-    console.print(Text(printable(line), style=style), soft_wrap=True)
+    console.print(Text(printable(line, console.encoding), style=style), soft_wrap=True)
