@@ -12,10 +12,11 @@ from shardproof.records.audit import (
     Call,
     CellObservation,
     ClauseVerdict,
-    FixturePlan,
     Finding,
+    FixturePlan,
     LayoutPlan,
     NormRow,
+    RankObservation,
     Returned,
     Slice,
 )
@@ -56,17 +57,31 @@ def norm_rows(layout: LayoutPlan, seen: CellObservation) -> tuple[NormRow, ...]:
 
 
 def misplaced(layout: LayoutPlan, seen: CellObservation) -> str | None:
-    """What the ranks were seen to hold, or to start from, other than planned; None when all is as planned."""
+    """What was observed of other elements, or fewer, than planned; None when all is as planned."""
+    if [rank.rank for rank in seen.ranks] != list(range(layout.world_size)):
+        return f"ranks {[rank.rank for rank in seen.ranks]} were observed, planned {layout.world_size}"
     for rank in seen.ranks:
         planned = [(piece.entry, piece.tensor, piece.indices) for piece in layout.pieces if piece.rank == rank.rank]
         built = [(piece.entry, piece.tensor, piece.indices) for piece in rank.pieces]
         if built != planned:
             return f"rank {rank.rank} holds {built}, planned {planned}"
-    for fixture in layout.fixtures:
-        for part in _held(seen, fixture):
-            given = tuple(fixture.gradients[part.tensor][index] for index in part.indices)
-            if given != part.values.before:
-                return f"{fixture.name}: rank {part.rank} started from {part.values.before}, planned {given}"
+    calls = [(rank, call) for rank in seen.ranks for call in rank.calls]
+    return next((wrong for rank, call in calls if (wrong := _incomplete(layout, rank, call))), None)
+
+
+def _incomplete(layout: LayoutPlan, rank: RankObservation, call: Call) -> str | None:
+    where = f"{call.fixture}: rank {rank.rank}"
+    fixture = next((each for each in layout.fixtures if each.name == call.fixture), None)
+    if fixture is None:
+        return f"{where} made a call that was not planned"
+    if call.outcome not in ("returned", "raised", "collective timeout"):
+        return None
+    if len(call.slices) != len(rank.pieces) or (call.outcome == "returned") != (call.returned is not None):
+        return f"{where} stored {len(call.slices)} gradients of {len(rank.pieces)}, or no return value"
+    for piece, values in zip(rank.pieces, call.slices, strict=True):
+        given = tuple(fixture.gradients[piece.tensor][index] for index in piece.indices)
+        if given != values.before or (values.after is not None and len(values.after) != len(given)):
+            return f"{where}, {piece.entry} started from {values.before}, planned {given}"
     return None
 
 
@@ -207,8 +222,8 @@ def _held(seen: CellObservation, fixture: FixturePlan) -> list[Held]:
         Held(rank.rank, piece.entry, piece.tensor, piece.indices, values)
         for rank in seen.ranks
         for call in rank.calls
-        if call.fixture == fixture.name
-        for piece, values in zip(rank.pieces, call.slices, strict=False)
+        if call.fixture == fixture.name and call.slices
+        for piece, values in zip(rank.pieces, call.slices, strict=True)
     ]
 
 
@@ -217,7 +232,7 @@ def _clause(clause: str, made: list[Check]) -> ClauseVerdict:
     outcome = "violated" if found else "held" if made else "not exercised"
     return ClauseVerdict(
         clause=clause,
-        outcome=outcome,  # type: ignore[arg-type]
+        outcome=outcome,
         checks=len(made),
         violations=len(found),
         first=found[0] if found else None,

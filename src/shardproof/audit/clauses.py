@@ -35,7 +35,9 @@ EPSILON: Final = 1e-6
 """The epsilon that torch adds to the norm before it divides; correct libraries do so, and core admits it."""
 
 # Unit roundoff: half the distance between 1 and the next number.
-_ROUNDOFF: Final = MappingProxyType({"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8})
+_ROUNDOFF: Final = MappingProxyType(
+    {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 
-from shardproof.audit.layouts import Layout, Tensor, shares
+from shardproof.audit.layouts import Layout, shares
 from shardproof.clip import global_norm
 from shardproof.records.audit import FixturePlan
 
@@ -45,7 +45,10 @@ def base_gradients(layout: Layout) -> dict[str, tuple[float, ...]]:
     They grow along each tensor, so that no two slices have the same norm.
     """
     counter = itertools.count()
-    values = {tensor.name: [_value(next(counter), place) for place in range(_size(tensor))] for tensor in layout.tensors}
+    values = {
+        tensor.name: [_value(next(counter), place) for place in range(size)]
+        for tensor, size in ((tensor, math.prod(tensor.shape)) for tensor in layout.tensors)
+    }
     if values:
         largest = max(values.values(), key=len)
         largest[-_FREE:] = [0.0] * _FREE
@@ -57,13 +60,11 @@ def base_gradients(layout: Layout) -> dict[str, tuple[float, ...]]:
 def local_norms(layout: Layout, gradients: dict[str, tuple[float, ...]]) -> list[float]:
     """The norm of what each rank holds, copies included: what a rank sees without asking the others."""
     return [
-        global_norm([[gradients[share.tensor.name][index] for index in share.indices] for share in shares(layout, rank)])
+        global_norm(
+            [[gradients[share.tensor.name][index] for index in share.indices] for share in shares(layout, rank)]
+        )
         for rank in range(layout.world_size)
     ]
-
-
-def _size(tensor: Tensor) -> int:
-    return math.prod(tensor.shape)
 
 
 def _value(count: int, place: int) -> float:

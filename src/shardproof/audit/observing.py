@@ -76,8 +76,8 @@ def _slice(entry: Entry, grad_before: Any, values_before: tuple[float, ...]) -> 
     if after is not None and len(after) != len(values_before):
         problem = f"{len(after)} values where there were {len(values_before)}"
         return Slice(before=values_before, after=None, kind=kind, same_object=same, problem=problem)
-    problem = "the gradient is gone" if after is None else None
-    return Slice(before=values_before, after=after, kind=kind, same_object=same, problem=problem)
+    gone = "the gradient is gone" if after is None else None
+    return Slice(before=values_before, after=after, kind=kind, same_object=same, problem=gone)
 
 
 def _values(grad: Any) -> tuple[float, ...]:

@@ -10,7 +10,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +97,7 @@ def adapted(clip: Callable[..., Any]) -> Clip:
     if ctx is not None and ctx.kind is not ctx.POSITIONAL_ONLY:
         return lambda params, limit, ctx: clip(params, limit, ctx=ctx)
     if _takes_three(parameters.values()):
-        return lambda params, limit, ctx: clip(params, limit, ctx)
+        return clip
     return lambda params, limit, ctx: clip(params, limit)
 
 
@@ -121,9 +121,8 @@ def _torch(params: list[torch.Tensor], limit: float, ctx: Context) -> object:
 def _shardproof(params: list[torch.Tensor], limit: float, ctx: Context) -> object:
     from shardproof.torch import clip_grad_norm_
 
-    placements = {id(each): lie for each, lie in zip(params, ctx.placements, strict=True)}
-    by_tensor = {each: placements[id(each)] for each in params}
-    return clip_grad_norm_(params, limit, norm_type=ctx.norm_type, mesh=ctx.mesh, placements=by_tensor)
+    placements: dict[str | torch.Tensor, Mapping[str, str]] = dict(zip(params, ctx.placements, strict=True))
+    return clip_grad_norm_(params, limit, norm_type=ctx.norm_type, mesh=ctx.mesh, placements=placements)
 
 
 def _module_file(module: str) -> Path | None:

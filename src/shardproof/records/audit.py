@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
-SCHEMA = "shardproof.audit/1"
+from shardproof.records.page import PageVerdict
 
 PlacementKind = Literal["shard", "replicate", "partial", "distinct"]
 CallOutcome = Literal["returned", "raised", "collective timeout", "did not return", "died", "not reached"]
@@ -256,8 +256,9 @@ class Verdict(Record):
 
 
 class AuditReport(Record):
-    """Everything that a rendered report says."""
+    """Everything that a rendered report says; pages are published pages that were verified beside the audit."""
 
     plan: Plan
     environment: Environment
     verdict: Verdict
+    pages: tuple[PageVerdict, ...] = ()

@@ -64,16 +64,15 @@ def _set_up(ranks: list[Rank], seen: list[Seen]) -> tuple[CellStatus, str | None
     if not all(answer and answer.say == "built" for answer in answers):
         return "harness failed", "the layout could not be built: " + _first_reason(ranks, answers)
     for facts, answer in zip(seen, answers, strict=True):
-        facts.pieces = tuple(Piece.model_validate(piece) for piece in answer.body if answer) if answer else ()
+        facts.pieces = tuple(Piece.model_validate(piece) for piece in answer.body) if answer else ()
     for rank in ranks:
         rank.stage = "importing the subject"
     answers = gather(ranks, ["loaded", "import failed"], IMPORT_S, alarm=lambda message: message.say != "loaded")
-    for facts, answer in zip(seen, answers, strict=True):
+    for rank, facts, answer in zip(ranks, seen, answers, strict=True):
         facts.import_error = str(answer.body) if answer and answer.say == "import failed" else None
+        rank.stage = "waiting for a call" if answer else rank.stage
     if not all(answer and answer.say == "loaded" for answer in answers):
         return "ran", "the subject was not loaded on every rank"
-    for rank in ranks:
-        rank.stage = "waiting for a call"
     return "ran", None
 
 
@@ -95,9 +94,7 @@ def _calls(ranks: list[Rank], seen: list[Seen], fixtures: Sequence[FixturePlan],
 def _resolved(ranks: list[Rank], calls: list[Call], timeout_s: float) -> list[Call]:
     tell(ranks, Message("resolve"))
     answers = gather(ranks, ["resolved"], call_limit(timeout_s))
-    return [
-        Call.model_validate(answer.body) if answer else call for call, answer in zip(calls, answers, strict=True)
-    ]
+    return [Call.model_validate(answer.body) if answer else call for call, answer in zip(calls, answers, strict=True)]
 
 
 def _went_wrong(message: Message) -> bool:

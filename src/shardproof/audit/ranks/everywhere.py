@@ -51,9 +51,7 @@ def on_every_rank(
     Raises:
         ParticipationError: a rank raised, ended or did not come back; the message holds its traceback and prints.
     """
-    results = results_on_every_rank(
-        layout, work, *arguments, fixture=fixture, timeout_s=timeout_s, wall_s=wall_s
-    )
+    results = results_on_every_rank(layout, work, *arguments, fixture=fixture, timeout_s=timeout_s, wall_s=wall_s)
     failed = [f"rank {each.rank}: {each.error}\n{each.log}" for each in results if each.error is not None]
     if failed:
         raise ParticipationError("Expected a value from every rank, got\n" + "\n".join(failed))
@@ -73,9 +71,7 @@ def results_on_every_rank(
     body = {"fixture": _fixture(laid, fixture).model_dump(mode="json"), "arguments": arguments}
     with (
         tempfile.TemporaryDirectory(prefix="shardproof-ranks-", ignore_cleanup_errors=True) as scratch,
-        ranks_of(
-            laid, _spec(work), plain_function=True, scratch=Path(scratch), timeout_s=timeout_s
-        ) as ranks,
+        ranks_of(laid, _spec(work), plain_function=True, scratch=Path(scratch), timeout_s=timeout_s) as ranks,
     ):
         answers = gather(ranks, ["loaded", "import failed", "broken", "unavailable"], wall_s, alarm=_bad)
         if all(answer and answer.say == "loaded" for answer in answers):
@@ -112,5 +108,3 @@ def _spec(work: Callable[..., Any] | str) -> str:
     if not inspect.isfunction(work) or "<locals>" in work.__qualname__:
         raise InvalidValueError(f"Expected a function at the top level of a file, got {work!r}.")
     return f"{inspect.getsourcefile(inspect.unwrap(work))}:{work.__qualname__}"
-
-

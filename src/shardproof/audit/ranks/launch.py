@@ -167,9 +167,7 @@ def _start(layout: Layout, spec: str, plain_function: bool, rank: int, store: Pa
     result_reader, result_writer = context.Pipe(duplex=False)
     log_reader, log_writer = context.Pipe(duplex=False)
     setup = Setup(rank, layout, spec, plain_function, str(store), timeout_s)
-    process = context.Process(
-        target=serve, args=(setup, command_reader, result_writer, log_writer), name=f"rank{rank}"
-    )
+    process = context.Process(target=serve, args=(setup, command_reader, result_writer, log_writer), name=f"rank{rank}")
     with _without_main():
         process.start()
     for theirs in (command_reader, result_writer, log_writer):

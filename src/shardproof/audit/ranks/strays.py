@@ -20,7 +20,7 @@ def found(ranks: Sequence[int], log_readers: Sequence[int]) -> set[int]:
     """
     if not _PROC.is_dir():
         return set()
-    pipes = {os.readlink(f"/proc/self/fd/{fd}") for fd in log_readers}
+    pipes = {_target(_PROC / "self" / "fd" / str(fd)) for fd in log_readers} - {""}
     processes = [int(path.name) for path in _PROC.iterdir() if path.name.isdigit()]
     ours = _descendants(set(ranks), processes) | {pid for pid in processes if _writes_to(pid, pipes)}
     return ours - {os.getpid(), *ranks}

@@ -139,7 +139,7 @@ def _join(setup: Setup) -> Built:
     os.environ.update(RANK=str(setup.rank), LOCAL_RANK=str(setup.rank), WORLD_SIZE=str(world))
     dist.init_process_group(
         "gloo",
-        store=dist.FileStore(setup.store, world),
+        store=dist.FileStore(setup.store, world),  # type: ignore[attr-defined]
         rank=setup.rank,
         world_size=world,
         timeout=timedelta(seconds=setup.timeout_s),

@@ -1,0 +1,115 @@
+"""Running an audit: plan it, run cell by cell, store what was seen, and only then grade what is on disk."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shardproof.audit import store
+from shardproof.audit.environment import environment, now
+from shardproof.audit.fixtures import fixtures
+from shardproof.audit.grade import grade
+from shardproof.audit.layouts import LAYOUTS, Layout, shares
+from shardproof.audit.ranks import observe_cell
+from shardproof.audit.subjects import CONTROL, parse
+from shardproof.errors import InvalidValueError
+from shardproof.records.audit import CellObservation, CellPlan, LayoutPlan, PiecePlan, Plan, TensorPlan, Verdict
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is about to run, for a progress line."""
+
+    number: int
+    total: int
+    subject: str
+    layout: str
+
+
+def plan_of(
+    subjects: Sequence[str], layouts: Sequence[Layout], *, timeout_s: float, command: Sequence[str] = ()
+) -> Plan:
+    """Decide what is going to be run; raises InvalidValueError for a subject that can be seen to be wrong."""
+    if not 0 < timeout_s <= 3600:
+        raise InvalidValueError(f"Expected a timeout in (0, 3600] seconds, got timeout={timeout_s!r}.")
+    parsed = tuple({subject.name: subject for subject in map(parse, subjects)}.values())
+    cells = [
+        CellPlan(id=f"{name}/{layout.name}", subject=name, layout=layout.name, control=name == CONTROL)
+        for layout in layouts
+        for name in (CONTROL, *(subject.name for subject in parsed))
+    ]
+    return Plan(
+        run_id=uuid.uuid4().hex,
+        command=tuple(command),
+        timeout_s=timeout_s,
+        subjects=parsed,
+        layouts=tuple(_layout_plan(layout) for layout in layouts),
+        cells=tuple(cells),
+    )
+
+
+def run(folder: Path, plan: Plan, progress: Callable[[Progress], None] = lambda step: None) -> Verdict:
+    """Run every cell of the plan, store the observations in `folder`, grade and return the verdict.
+
+    What was observed before an interruption stays, and can be graded.
+    """
+    digest = store.begin(folder, plan, environment())
+    specs = {CONTROL: CONTROL} | {subject.name: subject.spec for subject in plan.subjects}
+    try:
+        for number, cell in enumerate(plan.cells, start=1):
+            progress(Progress(number, len(plan.cells), cell.subject, cell.layout))
+            store.append(folder, _observe(cell, plan, specs[cell.subject], digest))
+    finally:
+        verdict = regrade(folder)
+    return verdict
+
+
+def regrade(folder: Path) -> Verdict:
+    """Grade a stored run again, from its files only, and store the verdict."""
+    plan, digest = store.read_plan(folder)
+    observations, notes = store.read_observations(folder, plan, digest)
+    verdict = grade(plan, digest, observations, notes)
+    store.write_verdict(folder, verdict)
+    return verdict
+
+
+def _observe(cell: CellPlan, plan: Plan, spec: str, digest: str) -> CellObservation:
+    layout = next(layout for layout in plan.layouts if layout.name == cell.layout)
+    started, clock = now(), time.monotonic()
+    outcome = observe_cell(LAYOUTS[cell.layout], layout.fixtures, spec, plan.timeout_s)
+    return CellObservation(
+        plan_sha256=digest,
+        cell=cell.id,
+        status=outcome.status,
+        note=outcome.note,
+        started=started,
+        seconds=round(time.monotonic() - clock, 3),
+        ranks=outcome.ranks,
+    )
+
+
+def _layout_plan(layout: Layout) -> LayoutPlan:
+    return LayoutPlan(
+        name=layout.name,
+        title=layout.title,
+        world_size=layout.world_size,
+        axes=dict(layout.axes),
+        tensors=tuple(
+            TensorPlan(name=tensor.name, shape=tensor.shape, dtype=tensor.dtype) for tensor in layout.tensors
+        ),
+        pieces=tuple(
+            PiecePlan(
+                rank=rank,
+                entry=share.tensor.local_name,
+                tensor=share.tensor.name,
+                placements=dict(share.placements),
+                indices=share.indices,
+            )
+            for rank in range(layout.world_size)
+            for share in shares(layout, rank)
+        ),
+        fixtures=fixtures(layout),
+    )

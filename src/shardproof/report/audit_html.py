@@ -1,0 +1,47 @@
+"""The audit's verdict as one page that opens from disk: no script, no network, every number from the record."""
+
+from __future__ import annotations
+
+import json
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from shardproof.records.audit import AuditReport, CellVerdict
+
+
+def audit_html(report: AuditReport) -> str:
+    """Return the page; its numbers are written as report.json writes them."""
+    environment = Environment(
+        loader=PackageLoader("shardproof.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = number
+    return environment.get_template("audit.html").render(
+        report=report,
+        cells={(cell.layout, cell.subject): cell for cell in report.verdict.cells},
+        unsettled=[cell for cell in report.verdict.cells if cell.verdict != "pass"],
+        anchor=_anchor,
+    )
+
+
+def audit_json(report: AuditReport) -> str:
+    """Return the same as JSON: plan, environment and verdict."""
+    return report.model_dump_json(indent=1) + "\n"
+
+
+def number(value: float | None) -> str:
+    """A number as the JSON writes it.
+
+    >>> number(0.5), number(float("inf")), number(None)
+    ('0.5', 'inf', '-')
+    """
+    if value is None:
+        return "-"
+    return json.dumps(value) if value - value == 0 else str(value)
+
+
+def _anchor(cell: CellVerdict) -> str:
+    return "cell-" + "".join(letter if letter.isalnum() else "-" for letter in cell.cell)
