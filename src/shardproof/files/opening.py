@@ -17,7 +17,10 @@ SUFFIXES: Final = tuple(_READERS)
 
 
 def open_gradient_file(path: Path) -> GradientFile:
-    """Return what `path` (`.npy` or `.safetensors`) holds; reads the header only.
+    """Return what a gradient file holds; reads the header only.
+
+    Args:
+        path: a regular file that ends in `.npy` or `.safetensors`.
 
     Raises:
         InvalidValueError: not a readable regular file, another suffix, a malformed or lying header, a size

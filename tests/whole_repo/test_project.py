@@ -1,0 +1,115 @@
+"""pyproject.toml, constraints, Makefile, CI and pre-commit agree; no path of one machine is in the project."""
+
+from __future__ import annotations
+
+import re
+import stat
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+import shardproof
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+PYTHONS = ["3.11", "3.12", "3.13"]
+
+
+def requirements() -> list[Requirement]:
+    """What the Makefile installs: the package, its torch extra, the development tools."""
+    project = PROJECT["project"]
+    texts = project["dependencies"] + project["optional-dependencies"]["torch"] + PROJECT["dependency-groups"]["dev"]
+    return [Requirement(text) for text in texts]
+
+
+def pins() -> dict[str, Version]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {name.lower(): Version(version) for name, version in pairs}
+
+
+def test_python_versions_agree() -> None:
+    named = [line.rsplit(" ", 1)[1] for line in PROJECT["project"]["classifiers"] if "Python :: 3." in line]
+    assert named == PYTHONS
+    supported = SpecifierSet(PROJECT["project"]["requires-python"])
+    assert all(version in supported for version in PYTHONS)
+    assert "3.10" not in supported
+    assert PROJECT["tool"]["mypy"]["python_version"] == PYTHONS[0]
+    assert PROJECT["tool"]["ruff"]["target-version"] == "py" + PYTHONS[0].replace(".", "")
+    bounds = re.search(r"\((\d), (\d+)\) <= sys\.version_info\[:2\] <= \((\d), (\d+)\)", MAKEFILE)
+    assert bounds is not None
+    assert [f"{bounds[1]}.{bounds[2]}", f"{bounds[3]}.{bounds[4]}"] == [PYTHONS[0], PYTHONS[-1]]
+
+
+def test_the_version_is_said_once_and_the_changelog_has_it() -> None:
+    assert PROJECT["project"]["version"] == shardproof.__version__
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"## {shardproof.__version__}" in changelog
+
+
+@pytest.mark.parametrize("requirement", requirements(), ids=str)
+def test_a_requirement_is_open_and_pinned_within_its_range(requirement: Requirement) -> None:
+    assert {specifier.operator for specifier in requirement.specifier} == {">="}
+    assert requirement.name.lower() in pins(), f"{requirement.name} is not in constraints.txt"
+    assert pins()[requirement.name.lower()] in requirement.specifier
+
+
+def test_the_tests_run_with_torch_2_13() -> None:
+    assert pins()["torch"] == Version("2.13.0")
+    assert "torch>=2.6" in PROJECT["project"]["optional-dependencies"]["torch"]
+
+
+def test_ci_calls_make_test_and_nothing_else() -> None:
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & stat.S_IXUSR
+    assert script.read_text(encoding="utf-8").splitlines() == [
+        "#!/usr/bin/env bash",
+        "set -euo pipefail",
+        'cd "$(dirname "${BASH_SOURCE[0]}")/.."',
+        "exec make test",
+    ]
+
+
+def test_make_test_runs_every_test_and_every_check() -> None:
+    recipes = dict(re.findall(r"^(\w+):.*\n((?:\t.*\n)*)", MAKEFILE, re.MULTILINE))
+    assert re.search(r"^test: check ", MAKEFILE, re.MULTILINE)
+    assert '-m "not processes"' in recipes["test"]
+    assert "-m processes" in recipes["test"]
+    for tool in ("ruff check", "ruff format --check", "mypy", "lint-imports"):
+        assert f"$(BIN)/{tool}" in recipes["check"]
+        assert f"entry: .venv/bin/{tool}" in (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+
+
+def tracked_files() -> list[Path]:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout, so there is no list of tracked files")
+    ran = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / name for name in ran.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+# In pieces, so that this file does not hold what it looks for.
+FORBIDDEN = ["/wo" + "rk/", "/tmp/" + "venv", ".libra" + "ry", "/ro" + "ot/", "bash_" + "jobs", "/opt/" + "wheels"]
+
+
+def test_no_path_of_one_machine_is_tracked() -> None:
+    found = []
+    for path in tracked_files():
+        text = path.read_text(encoding="utf-8", errors="replace")
+        found += [f"{path.relative_to(ROOT)}: {part}" for part in FORBIDDEN if part in text]
+    assert not found
+
+
+def test_nothing_is_left_undone_in_the_sources() -> None:
+    words = ["NotImplemented" + "Error", "TO" + "DO", "FIX" + "ME", "pragma: no " + "cover"]
+    found = []
+    for path in tracked_files():
+        if path.suffix == ".py":
+            text = path.read_text(encoding="utf-8")
+            found += [f"{path.relative_to(ROOT)}: {word}" for word in words if word in text]
+    assert not found
