@@ -105,7 +105,7 @@ def shown(text: str) -> str:
     """Return `text` with what no encoding holds (a byte that is not UTF-8, a lone surrogate) as an escape.
 
     >>> shown("a" + chr(0xDCFF))
-    'a\\udcff'
+    'a\\\\udcff'
     """
     return text.encode("utf-8", "backslashreplace").decode()
 

@@ -29,6 +29,7 @@ class Memory:
     held: list[Tensor] = field(default_factory=list)
 
     def add(self, form: Format, address: int, count: int) -> None:
+        """Add a piece of `count` values at `address`."""
         self.addresses.setdefault(form, []).append(address)
         self.counts.setdefault(form, []).append(count)
 

@@ -43,7 +43,8 @@ def on_every_rank(
             Its ctx has the layout's parameters (`ctx.params`), with the fixture's gradients set.
         arguments: JSON-able values passed on.
         fixture: which of the layout's gradients and limits to set.
-        timeout_s: seconds a collective may take. wall_s: seconds everything may take.
+        timeout_s: seconds a collective may take.
+        wall_s: seconds everything may take.
 
     Returns:
         One JSON-able value for each rank.
