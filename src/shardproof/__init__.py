@@ -12,6 +12,7 @@ from shardproof.errors import (
     ParticipationError,
     PlacementError,
     ShardproofError,
+    UnequalCopiesError,
 )
 
 __version__ = "0.1.0"
@@ -24,6 +25,7 @@ __all__ = [
     "ParticipationError",
     "PlacementError",
     "ShardproofError",
+    "UnequalCopiesError",
     "clip_factor",
     "clip_shards",
     "global_norm",

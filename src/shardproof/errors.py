@@ -23,6 +23,10 @@ class DisagreementError(ShardproofError, RuntimeError):
     """Ranks called with different limits, options or plans; gradients are untouched."""
 
 
+class UnequalCopiesError(ShardproofError, RuntimeError):
+    """Slices that should be equal on several ranks are not; gradients are untouched."""
+
+
 class ParticipationError(ShardproofError, RuntimeError):
     """A rank did not take part in a collective: it died, hung or never called."""
 

@@ -60,10 +60,12 @@ class Listed:
 
     @property
     def copy_axes(self) -> frozenset[str]:
-        """The axes along which other ranks hold copies; a tied tensor's copies lie on distinct axes too."""
-        if self.tie:
-            return self.axes_with(Placement.REPLICATE, Placement.DISTINCT)
-        return self.axes_with(Placement.REPLICATE)
+        """The axes along which other ranks hold copies; a tied tensor's copies lie on distinct axes too.
+
+        Summands are reduced before anything is counted, and are copies then.
+        """
+        copies = self.axes_with(Placement.REPLICATE, Placement.PARTIAL)
+        return copies | self.axes_with(Placement.DISTINCT) if self.tie else copies
 
     def identity(self, rank: int) -> Identity:
         """The logical tensor of which `rank` lists a part here."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -24,6 +24,7 @@ class Line:
     shape: tuple[int, ...] | None
     axes: tuple[tuple[str, int, str], ...]
     tie: tuple[str, ...]
+    group: str
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,13 @@ def _raise_together(here: World, answers: Sequence[object]) -> None:
 
 
 def _lines(reads: Sequence[Read], rank: int) -> tuple[Line, ...]:
-    return tuple(_line(each.listed, rank) for each in reads)
+    return tuple(_line(each, rank) for each in reads)
 
 
-def _line(listed: Listed, rank: int) -> Line:
+def _line(each: Read, rank: int) -> Line:
+    listed = each.listed
     axes = zip(listed.mesh.axes, listed.mesh.sizes, (kind.value for kind in listed.placements), strict=True)
-    return Line(listed.identity(rank), listed.name, listed.shape, tuple(axes), listed.tie)
+    return Line(listed.identity(rank), listed.name, listed.shape, tuple(axes), listed.tie, each.group)
 
 
 def _digest(lines: object) -> str:
@@ -122,7 +124,7 @@ def _merged(lists: dict[str, tuple[Line, ...]], here: World, answers: Sequence[s
         for line in lines:
             first = found.setdefault(line.identity, line)
             said_by.setdefault(line.identity, each)
-            if (first.shape, first.axes, first.tie) != (line.shape, line.axes, line.tie):
+            if replace(first, name="") != replace(line, name=""):
                 ranks = [here.ranks[answers.index(digest)] for digest in (said_by[line.identity], each)]
                 raise PlacementError(
                     f"{line.identity}: rank {ranks[0]} says {_said(first)}, rank {ranks[1]} says {_said(line)}. "
@@ -133,7 +135,8 @@ def _merged(lists: dict[str, tuple[Line, ...]], here: World, answers: Sequence[s
 
 def _said(line: Line) -> str:
     axes = ", ".join(f"{axis} ({size}): {kind}" for axis, size, kind in line.axes)
-    return f"shape {line.shape}, {axes}" + (f", tied {line.tie}" if line.tie else "")
+    tie, group = f", tied {line.tie}" if line.tie else "", f", group {line.group}" if line.group else ""
+    return f"shape {line.shape}, {axes}{tie}{group}"
 
 
 def _prove(

@@ -36,6 +36,8 @@ class Held:
     share: Share
     looks: tuple[Any, ...]
     weight: int
+    bucket: int = 0
+    reduces: bool = False
 
     @property
     def name(self) -> str:
@@ -58,13 +60,15 @@ class Local:
     """The gradients of this rank in this step, in the order of the plan; None where there is none."""
 
     values: list[Tensor | None] = field(default_factory=list)
-    gradients: list[Any] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     stale: bool = False
 
 
-def collect(held: Sequence[Held], gradient_of: Callable[[Tensor], Any]) -> Local:
-    """Find every gradient; a vanished or changed tensor makes the plan stale, an unusable one is a problem."""
+def collect(held: Sequence[Held], gradient_of: Callable[[Tensor], Any], *, reduced: bool = False) -> Local:
+    """Find every gradient; a vanished or changed tensor makes the plan stale, an unusable one is a problem.
+
+    `reduced` says that partial gradients have been made whole in this call.
+    """
     local = Local()
     for each in held:
         tensor = each.ref()
@@ -72,20 +76,30 @@ def collect(held: Sequence[Held], gradient_of: Callable[[Tensor], Any]) -> Local
             local.stale = True
             return local
         gradient = gradient_of(tensor)
-        local.gradients.append(gradient)
+        if is_dtensor(gradient) and not _expected(each, gradient, reduced=reduced):
+            local.stale = True
+            return local
         try:
-            local.values.append(None if gradient is None else _values(each, tensor, gradient))
+            local.values.append(None if gradient is None else _values(each, tensor, gradient, reduced=reduced))
         except InvalidTypeError as error:
             local.values.append(None)
             local.problems.append(f"the gradient of {each.name} {error}")
     return local
 
 
-def _values(each: Held, tensor: Tensor, gradient: Any) -> Tensor:
+def _expected(each: Held, gradient: Any, *, reduced: bool) -> bool:
+    """Whether a DTensor gradient has just the partial dims that the plan will reduce, or has reduced."""
+    if each.read.partial is None or not each.read.partial.dims:
+        return not each.reduces or not any(kind.is_partial() for kind in gradient.placements)
+    dims = tuple(dim for dim, kind in enumerate(gradient.placements) if kind.is_partial())
+    return dims == (() if reduced else each.read.partial.dims)
+
+
+def _values(each: Held, tensor: Tensor, gradient: Any, *, reduced: bool) -> Tensor:
     if is_dtensor(gradient) != is_dtensor(tensor):
         kinds = ["a DTensor" if is_dtensor(one) else "a plain tensor" for one in (gradient, tensor)]
         raise InvalidTypeError(f"is {kinds[0]} but its parameter is {kinds[1]}; make them alike")
-    if is_dtensor(gradient):
+    if is_dtensor(gradient) and (each.read.partial is None or reduced):
         _check_placement(tensor, gradient)
     values = local_values(gradient)
     if each.read.counted is not None and not values.is_contiguous():
@@ -99,12 +113,40 @@ def _check_placement(tensor: Any, gradient: Any) -> None:
     if any(each.is_partial() for each in gradient.placements):
         raise InvalidTypeError(
             f"is partial on its mesh ({gradient.placements}): its values are summands, and neither the norm nor "
-            "the clipped value follows from summands one by one; reduce it first, for example "
-            "p.grad = p.grad.redistribute(placements=p.placements)"
+            "the clipped value follows from summands one by one; pass reduce_partials=True, or reduce it first, "
+            "for example p.grad = p.grad.redistribute(placements=p.placements)"
         )
     raise InvalidTypeError(
         f"lies as {gradient.placements} on {gradient.device_mesh}, its parameter as {tensor.placements} on "
         f"{tensor.device_mesh}; redistribute the gradient to its parameter's placements"
+    )
+
+
+def checksum(values: Tensor) -> int:
+    """A 64-bit number of the bits of the values, in the order of their indices; -0.0 and 0.0 differ."""
+    digest = blake2b(digest_size=8)
+    for piece in pieces(values):
+        digest.update(piece.cpu().contiguous().view(torch.uint8).numpy().data)
+    return int.from_bytes(digest.digest(), "little")
+
+
+def checksums(held: Sequence[Held], local: Local) -> dict[int, int]:
+    """Index in the plan -> checksum, for slices that other ranks hold too; 0 where there is no gradient."""
+    return {
+        index: 0 if values is None else checksum(values)
+        for index, (each, values) in enumerate(zip(held, local.values, strict=True))
+        if len(each.share.copies) > 1 and each.share.first
+    }
+
+
+def copies_term(held: Sequence[Held], sums: dict[int, int]) -> int:
+    """This rank's term of a sum that is zero when all copies of every slice have equal checksums."""
+    return (
+        sum(
+            each_sum * (len(held[index].share.copies) - 1 if held[index].share.owned else -1)
+            for index, each_sum in sums.items()
+        )
+        % WORD
     )
 
 

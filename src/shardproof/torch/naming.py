@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from shardproof.layout import Placement, placement
 
 Parameters: TypeAlias = nn.Module | Tensor | Iterable[Tensor] | Iterable[tuple[str, Tensor]]
 Placements: TypeAlias = Mapping[str | Tensor, Mapping[str, str] | str] | str
+Groups: TypeAlias = Mapping[str, Sequence[str | Tensor]]
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,27 @@ def _expected(what: str, value: object) -> str:
     )
 
 
+class Exactly(str):
+    """A name that stands for itself, whatever pattern characters it has: a tensor key, without the tensor."""
+
+
+def without_tensors(said: Any, listed: Named) -> Any:
+    """Replace tensors among keys and members by their exact names, so that nothing keeps a model alive.
+
+    A tensor that is not listed stays, to be refused where all ranks hear of it.
+    """
+    if isinstance(said, Tensor):
+        return next((Exactly(name) for name, tensor in listed.tensors if tensor is said), said)
+    if isinstance(said, Mapping):
+        return {without_tensors(key, listed): without_tensors(value, listed) for key, value in said.items()}
+    return [without_tensors(each, listed) for each in said] if isinstance(said, (list, tuple)) else said
+
+
+def matches(name: str, key: str) -> bool:
+    """Whether a pattern, or an exact name, means this name."""
+    return name == key if isinstance(key, Exactly) else fnmatchcase(name, key)
+
+
 @dataclass(frozen=True)
 class Rules:
     """What a caller says of placements: patterns (or tensors) in order, each with axis -> placement.
@@ -80,13 +102,13 @@ class Rules:
     The axis "*" stands for every axis.
     """
 
-    rules: tuple[tuple[str | int, tuple[tuple[str, Placement], ...]], ...] = ()
+    rules: tuple[tuple[str, tuple[tuple[str, Placement], ...]], ...] = ()
 
-    def of(self, name: str, tensor: Tensor, axes: Sequence[str]) -> dict[str, Placement]:
+    def of(self, name: str, axes: Sequence[str]) -> dict[str, Placement]:
         """Axis by axis, what the first matching rule says; axes that no rule names are absent."""
         found: dict[str, Placement] = {}
         for key, says in self.rules:
-            if key == id(tensor) or (isinstance(key, str) and fnmatchcase(name, key)):
+            if matches(name, key):
                 for axis, kind in says:
                     for each in axes if axis == "*" else (axis,):
                         found.setdefault(each, kind)
@@ -110,19 +132,16 @@ def rules(placements: Placements | None, listed: Named, known: frozenset[str]) -
     return Rules(tuple((_key(key, listed), _says(key, says, known)) for key, says in placements.items()))
 
 
-def _key(key: object, listed: Named) -> str | int:
+def _key(key: object, listed: Named) -> str:
     if isinstance(key, Tensor):
-        if not any(tensor is key for _, tensor in listed.tensors):
-            raise PlacementError(
-                f"Expected the tensors in placements to be among the parameters; one of shape "
-                f"{tuple(key.shape)} is not."
-            )
-        return id(key)
+        raise PlacementError(
+            f"Expected the tensors in placements to be among the parameters; one of shape {tuple(key.shape)} is not."
+        )
     if not isinstance(key, str):
         raise InvalidTypeError(
             f"Expected patterns or tensors as keys of placements, got {key!r} ({type(key).__name__})."
         )
-    if not listed.by_caller and key != "*" and listed.tensors:
+    if not listed.by_caller and key != "*" and listed.tensors and not isinstance(key, Exactly):
         raise PlacementError(
             f'The tensors were passed without names, so placements can name them only by "*" or by the tensor '
             f"itself, not by {key!r}. Pass a module or (name, tensor) pairs to use patterns."
@@ -155,3 +174,23 @@ def is_dtensor(tensor: object) -> bool:
     from torch.distributed.tensor import DTensor
 
     return isinstance(tensor, DTensor)
+
+
+def group_of(name: str, groups: Groups | None) -> str:
+    """The caller's group of a tensor: the first that names it, by pattern or as the tensor itself; "" without groups.
+
+    Raises PlacementError when groups are given and none of them has the tensor.
+    """
+    if groups is None:
+        return ""
+    for group, members in groups.items():
+        if isinstance(members, str) or not isinstance(members, Iterable):
+            raise InvalidTypeError(
+                f"Expected groups[{group!r}] to be a list of patterns or tensors, got {members!r} "
+                f"({type(members).__name__})."
+            )
+        if any(isinstance(each, str) and matches(name, each) for each in members):
+            return group
+    raise PlacementError(
+        f'{name} is in none of the groups {list(groups)}, so no limit would hold for it. Add it, or a last group ["*"].'
+    )

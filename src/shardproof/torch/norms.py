@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from shardproof.clip import factor_of_sum
-from shardproof.errors import InvalidTypeError, InvalidValueError
 from shardproof.sums import ExactSum
-from shardproof.sums.kernels import LARGEST_POWER, norm_of_powers
+from shardproof.sums.kernels import norm_of_powers
+from shardproof.torch.buckets import Buckets
+from shardproof.torch.request import Request
 
 
 @dataclass(frozen=True)
@@ -18,27 +20,6 @@ class Norm:
 
     norm: float
     factor: float
-
-
-def checked_order(norm_type: object) -> float:
-    """Return a norm order as a float: 1, 2, inf (or the text "inf"), or any p in (0, LARGEST_POWER]."""
-    if isinstance(norm_type, str) and norm_type.lower() in ("inf", "infinity", "+inf"):
-        return math.inf
-    if isinstance(norm_type, bool) or not isinstance(norm_type, (int, float)):
-        raise InvalidTypeError(
-            f'Expected norm_type to be a positive number or "inf", got {norm_type!r} ({type(norm_type).__name__}).'
-        )
-    order = float(norm_type)
-    if not (0 < order <= LARGEST_POWER or order == math.inf):
-        raise InvalidValueError(f"Expected norm_type in (0, {LARGEST_POWER:g}] or inf, got norm_type={norm_type!r}.")
-    return order
-
-
-def checked_eps(eps: object) -> float:
-    """Return eps as a float; it is added to the norm before dividing, 0 by default."""
-    if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 <= eps < math.inf:
-        raise InvalidValueError(f"Expected eps to be a finite number >= 0, got eps={eps!r}.")
-    return float(eps)
 
 
 def of_sum(total: int, order: float, limit: float, eps: float) -> Norm:
@@ -65,9 +46,63 @@ def of_value(norm: float, limit: float, eps: float) -> Norm:
     return Norm(norm, 1.0 if norm <= limit else limit / norm)
 
 
-def of_powers(total: int, order: float, exponent: int, limit: float, eps: float) -> Norm:
+def of_power_sum(total: int, exponent: int, order: float, limit: float, eps: float) -> Norm:
     """Norm and factor from the exact sum of (|value| x 2**-exponent)**order."""
     norm = norm_of_powers(total, order, exponent)
     if norm < math.inf or limit == math.inf:
         return of_value(norm, limit, eps)
     return Norm(norm, math.ldexp(limit / norm_of_powers(total, order, 0), -exponent))
+
+
+@dataclass(frozen=True)
+class Found:
+    """Norm and factor of each group, and the norm of each sum by itself."""
+
+    groups: Mapping[str, Norm]
+    sums: Sequence[float]
+
+
+def not_finite(made: Buckets, norm: float) -> Found:
+    """Every norm is NaN or inf and nothing is scaled."""
+    return Found({group: Norm(norm, 1.0) for group in made.groups}, [norm] * made.count)
+
+
+def of_sums(totals: Sequence[int], made: Buckets, asked: Request) -> Found:
+    """From exact sums of |value|**order, order 1 or 2; a group's sum is the exact sum of its parts."""
+
+    def norm(total: int, limit: float) -> Norm:
+        return of_sum(total, asked.order, limit, asked.eps)
+
+    return _found([norm(each, math.inf).norm for each in totals], totals, made, asked, norm)
+
+
+def of_powers(totals: Sequence[int], exponent: int, made: Buckets, asked: Request) -> Found:
+    """From exact sums of float64 powers."""
+
+    def norm(total: int, limit: float) -> Norm:
+        return of_power_sum(total, exponent, asked.order, limit, asked.eps)
+
+    return _found([norm(each, math.inf).norm for each in totals], totals, made, asked, norm)
+
+
+def of_largest(tops: Sequence[float], made: Buckets, asked: Request) -> Found:
+    """From largest magnitudes, for the infinity norm."""
+    groups = {
+        group: of_value(max((tops[number] for number in numbers), default=0.0), asked.limit(group), asked.eps)
+        for group, numbers in made.groups.items()
+    }
+    return Found(groups, tops)
+
+
+def _found(
+    sums: Sequence[float],
+    totals: Sequence[int],
+    made: Buckets,
+    asked: Request,
+    norm: Callable[[int, float], Norm],
+) -> Found:
+    groups = {
+        group: norm(sum(totals[number] for number in numbers), asked.limit(group))
+        for group, numbers in made.groups.items()
+    }
+    return Found(groups, sums)

@@ -16,13 +16,15 @@ from shardproof.errors import DisagreementError, InvalidValueError, ShardproofEr
 from shardproof.layout import Mesh
 from shardproof.sums.kernels import Kernel, best_kernel, power_exponent
 from shardproof.torch import collecting, refusals
+from shardproof.torch.buckets import Buckets, buckets
 from shardproof.torch.catalog import Catalog, catalog
 from shardproof.torch.collecting import Held, Local, collect, looks, slice_weight
 from shardproof.torch.description import Description, describe
-from shardproof.torch.naming import Parameters, Placements
-from shardproof.torch.norms import Norm, of_powers, of_sum, of_value
+from shardproof.torch.naming import Groups, Parameters, Placements
+from shardproof.torch.norms import Found, not_finite, of_largest, of_powers, of_sums
 from shardproof.torch.packet import Packet, decode, encode
-from shardproof.torch.reading import Read, Said, read
+from shardproof.torch.partials import reduce_together
+from shardproof.torch.reading import Place, Read, Said, read
 from shardproof.torch.request import Request, request
 from shardproof.torch.source import Source
 from shardproof.torch.world import MeshLike, World, add_up, default_group, gather, largest, world
@@ -51,6 +53,12 @@ class ClipPlan:
         owned: name -> (start, stop, numel): the tensor begins with elements start..stop of a flat buffer of numel
             elements; the rest of it is padding.
         shape: name -> global shape of a hand-made shard.
+        groups: name -> patterns or tensors; each group is clipped by its own global norm. Every tensor must be
+            in one; the first that names it wins.
+        per_parameter_norms: return each parameter's global norm too.
+        check_copies: compare slices that should be equal on several ranks, bit by bit, before anything is scaled.
+        reduce_partials: sum partial gradients over their axes first, all in one collective for each group of
+            ranks and dtype; without it they are refused.
 
     Raises:
         PlacementError: how a tensor lies is unknown, contradictory, or does not cover each element once.
@@ -74,27 +82,52 @@ class ClipPlan:
         tied: Sequence[Sequence[str]] = (),
         owned: Mapping[str, tuple[int, int, int]] | None = None,
         shape: Mapping[str, Sequence[int]] | None = None,
+        groups: Groups | None = None,
+        per_parameter_norms: bool = False,
+        check_copies: bool = False,
+        reduce_partials: bool = False,
     ) -> None:
-        self._prepare(parameters, mesh, group, Said(placements, tied, owned or {}, shape or {}))
+        said = Said(
+            placements, tied, owned or {}, shape or {}, groups, per_parameter_norms, check_copies, reduce_partials
+        )
+        self._prepare(parameters, mesh, group, said)
         self._exchange(self._packet(None, stale=1))
         self._build()
 
     @classmethod
-    def unbuilt(cls, parameters: Parameters, mesh: MeshLike | None, group: Any | None, said: Said) -> ClipPlan:
-        """A plan that is built by its first call, together with the other ranks; what `clip_grad_norm_` caches."""
+    def unbuilt(
+        cls,
+        parameters: Parameters,
+        mesh: MeshLike | None,
+        group: Any | None,
+        said: Said,
+        *,
+        of_gradients: bool = False,
+        like: ClipPlan | None = None,
+    ) -> ClipPlan:
+        """A plan that is built by its first call, together with the other ranks; what `clip_grad_norm_` caches.
+
+        `of_gradients`: the tensors are the gradients themselves. `like`: an earlier plan of the same options,
+        which the other ranks may still have: packets must be as long as theirs until all rebuild.
+        """
         plan = cls.__new__(cls)
         plan._prepare(parameters, mesh, group, said)
+        if of_gradients:
+            plan._gradient_of = _itself
+        plan._sums = like._sums if like is not None else 1
         return plan
 
     def _prepare(self, parameters: Parameters, mesh: MeshLike | None, group: Any | None, said: Said) -> None:
         self._source = Source(parameters)
-        self._mesh, self._group, self._said = mesh, group, said
-        self._gradient_of: Callable[[Tensor], Any] = lambda tensor: tensor.grad
+        self._mesh, self._said = mesh, self._source.without_tensors(said)
+        self._gradient_of: Callable[[Tensor], Any] = _gradient
         self._here: World = world(mesh, group)
         self._default = default_group()
         self._kernel: Kernel = best_kernel()
         self._catalog: Catalog | None = None
+        self._buckets = Buckets({}, {}, 0)
         self._held: tuple[Held, ...] = ()
+        self._sums = 1
 
     def belongs(self) -> bool:
         """Whether the plan's tensors live and its process groups are those of the present run."""
@@ -102,42 +135,59 @@ class ClipPlan:
 
     def clip_(
         self,
-        max_norm: float | None,
+        max_norm: float | Mapping[str, float] | None,
         norm_type: float = 2.0,
         error_if_nonfinite: bool = False,
         *,
         eps: float = 0.0,
-    ) -> Tensor:
+    ) -> Any:
         """Clip the gradients in place to a global norm of at most `max_norm`; return the norm before clipping.
 
         factor = max_norm / norm above the limit, else one: then nothing is written. The 2-norm is the float64
         nearest to the root of the exact sum of squares: the same bits under every sharding. A collective call.
 
         Args:
-            max_norm: the limit, >= 0; inf or None measures only; 0 gives zero gradients.
+            max_norm: the limit, >= 0; inf or None measures only; 0 gives zero gradients. A mapping gives each
+                of the plan's groups its own.
             norm_type: 2, 1, inf, or any p in (0, 512]. 1 and 2 are exact, correctly rounded; inf is exact; other
                 p are within 8 units in the last place of float64 for the sum, divided by p for the norm.
             error_if_nonfinite: raise on every rank when some gradient value is NaN or infinite.
             eps: added to the norm before dividing; 1e-6 gives torch's factor.
 
         Returns:
-            A plain 0-dim float64 tensor, equal on every rank. NaN or inf when some value is not finite; the
-            gradients are untouched then.
+            A plain 0-dim float64 tensor, equal on every rank; with groups a dict group -> such a tensor. With
+            per_parameter_norms a pair of that and a dict parameter -> norm. NaN or inf, all of them, when some
+            value is not finite; the gradients are untouched then.
 
         Raises:
             InvalidValueError, InvalidTypeError: max_norm, norm_type or eps is unusable; gradients untouched.
             DisagreementError: ranks called with different limits, options or plans; gradients untouched.
             NonFiniteGradientError: with error_if_nonfinite; names ranks and parameters.
+            UnequalCopiesError: with check_copies; names tensor and ranks; gradients untouched.
             ParticipationError: a rank did not take part within the group's timeout.
         """
         found, local = self._measure(max_norm, norm_type, eps, error_if_nonfinite)
-        present = [values for values in local.values if values is not None]
-        if found.factor != 1.0:
-            collecting.scale_all(self._kernel, present, found.factor)
-        device = present[0].device if present else torch.device("cpu")
-        return torch.tensor(found.norm, dtype=torch.float64, device=device)
+        for group, norm in found.groups.items():
+            if norm.factor != 1.0:
+                collecting.scale_all(self._kernel, self._values_of(local, group), norm.factor)
+        return self._answer(found, next((each.device for each in local.values if each is not None), None))
 
-    def measure(self, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Tensor:
+    def _values_of(self, local: Local, group: str) -> list[Tensor]:
+        numbers = set(self._buckets.groups[group])
+        pairs = zip(self._held, local.values, strict=True)
+        return [values for each, values in pairs if values is not None and each.bucket in numbers]
+
+    def _answer(self, found: Found, device: torch.device | None) -> Any:
+        def scalar(value: float) -> Tensor:
+            return torch.tensor(value, dtype=torch.float64, device=device)
+
+        norms = {group: scalar(each.norm) for group, each in found.groups.items()}
+        whole: Any = norms if self._said.groups is not None else next(iter(norms.values()))
+        if not self._said.per_parameter_norms:
+            return whole
+        return whole, {each.name: scalar(found.sums[each.bucket]) for each in self._held}
+
+    def measure(self, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Any:
         """Return the global norm and touch nothing; as `clip_` with no limit. A collective call."""
         return self.clip_(None, norm_type, error_if_nonfinite)
 
@@ -149,13 +199,20 @@ class ClipPlan:
 
     # ---- one call
 
-    def _measure(self, *arguments: object) -> tuple[Norm, Local]:
-        """One packet, or more where the plan is stale or copies lack gradients; the same on every rank."""
-        asked, wrong = _asked(*arguments)
+    def _measure(
+        self, max_norm: object, norm_type: object, eps: object, error_if_nonfinite: object
+    ) -> tuple[Found, Local]:
+        """One packet, or more where the plan is stale, copies lack gradients or summands have to be reduced.
+
+        Which path is taken follows from the summed packet, which is the same on every rank.
+        """
+        asked, wrong = _asked(max_norm, norm_type, eps, error_if_nonfinite, self._said.groups)
         owners: dict[int, bool] = {}
-        for _ in range(REBUILDS + 2):
-            local = self._collect()
-            summed = self._exchange(self._contribute(local, asked, owners))
+        reduced = False
+        for _ in range(REBUILDS + 3):
+            local = self._collect(reduced=reduced)
+            reducing = not reduced and any(each.read.partial for each in self._held)
+            summed = self._exchange(self._contribute(local, asked, owners, only_flags=reducing))
             if summed.stale:
                 self._build()
                 owners = {}
@@ -163,6 +220,11 @@ class ClipPlan:
                 refusals.refuse(self._here, wrong, local.problems)
             elif asked is None or not summed.agreed(self._here.size):
                 refusals.disagree(self._here, asked, self._digest)
+            elif reducing:
+                self._reduce()
+                reduced = True
+            elif summed.copies:
+                refusals.unequal_copies(self._here, self._held, collecting.checksums(self._held, local))
             elif summed.presence:
                 owners = self._reassign(local)
             else:
@@ -176,60 +238,82 @@ class ClipPlan:
     def _digest(self) -> str:
         return self._catalog.digest if self._catalog else ""
 
-    def _collect(self) -> Local:
+    def _collect(self, *, reduced: bool) -> Local:
         if self._catalog is None or not self._source.lists([each.ref() for each in self._held]):
             return Local(stale=True)
-        return collect(self._held, self._gradient_of)
+        return collect(self._held, self._gradient_of, reduced=reduced)
 
-    def _split(self, local: Local, owners: Mapping[int, bool]) -> tuple[list[Tensor], list[Tensor]]:
-        """The values that this rank counts, and the copies that it only looks at."""
-        owned: list[Tensor] = []
-        others: list[Tensor] = []
+    def _reduce(self) -> None:
+        members = [(each.ref(), each.read.partial) for each in self._held if each.read.partial]
+        pairs = [(tensor, partial) for tensor, partial in members if tensor is not None and partial is not None]
+        reduce_together(
+            self._here, [tensor for tensor, _ in pairs], [partial for _, partial in pairs], self._gradient_of
+        )
+
+    def _owned(self, local: Local, owners: Mapping[int, bool]) -> list[list[Tensor]]:
+        """The values that this rank counts, by bucket."""
+        found: list[list[Tensor]] = [[] for _ in range(self._buckets.count)]
         for index, (each, values) in enumerate(zip(self._held, local.values, strict=True)):
-            if values is not None:
-                (owned if owners.get(index, each.share.owned) else others).append(values)
-        return owned, others
+            if values is not None and owners.get(index, each.share.owned):
+                found[each.bucket].append(values)
+        return found
 
-    def _contribute(self, local: Local, asked: Request | None, owners: Mapping[int, bool]) -> Packet:
+    def _copies(self, local: Local, owners: Mapping[int, bool]) -> list[Tensor]:
+        """The values that another rank counts; this one only looks whether they are finite."""
+        pairs = enumerate(zip(self._held, local.values, strict=True))
+        return [
+            values for index, (each, values) in pairs if values is not None and not owners.get(index, each.share.owned)
+        ]
+
+    def _contribute(
+        self, local: Local, asked: Request | None, owners: Mapping[int, bool], *, only_flags: bool
+    ) -> Packet:
         if local.stale:
             return self._packet(asked, stale=1)
         if asked is None or local.problems:
             return self._packet(asked, refused=1)
-        owned, others = self._split(local, owners)
+        if only_flags:
+            return self._packet(asked)
         order = 1 if asked.order == 1 else 2
-        tally = collecting.add_up(self._kernel, owned, order)
-        both = tally.merge(collecting.add_up(self._kernel, others, order))
+        tallies = [collecting.add_up(self._kernel, values, order) for values in self._owned(local, owners)]
+        looked = collecting.add_up(self._kernel, self._copies(local, owners), order)
+        nans = looked.nans + sum(tally.nans for tally in tallies)
+        infs = looked.infs + sum(tally.infs for tally in tallies)
+        copies = 0
+        if self._said.check_copies:
+            copies = collecting.copies_term(self._held, collecting.checksums(self._held, local))
         return replace(
             self._packet(asked),
             presence=0 if owners else collecting.presence(self._held, local),
-            nans=both.nans,
-            infs=both.infs,
-            bad_ranks=(self._here.place,) if both.nans or both.infs else (),
-            sums=(tally.total,),
+            copies=copies,
+            nans=nans,
+            infs=infs,
+            bad_ranks=(self._here.place,) if nans or infs else (),
+            sums=tuple(tally.total for tally in tallies),
         )
 
     def _packet(self, asked: Request | None, *, stale: int = 0, refused: int = 0) -> Packet:
         mark = blake2b(f"{asked}\0{self._digest}".encode(), digest_size=8).digest()
-        return Packet(int.from_bytes(mark, "little"), stale, refused)
+        return Packet(int.from_bytes(mark, "little"), stale, refused, sums=(0,) * self._sums)
 
     def _exchange(self, packet: Packet) -> Packet:
         return decode(add_up(self._here, encode(packet, self._here.size)), self._here.size)
 
-    def _conclude(self, asked: Request, summed: Packet, local: Local, owners: Mapping[int, bool]) -> Norm:
+    def _conclude(self, asked: Request, summed: Packet, local: Local, owners: Mapping[int, bool]) -> Found:
         if summed.nans or summed.infs:
             if asked.error_if_nonfinite:
                 refusals.raise_nonfinite(self._here, asked, summed, self._held, local)
-            return Norm(math.nan if summed.nans else math.inf, 1.0)
+            return not_finite(self._buckets, math.nan if summed.nans else math.inf)
         if asked.order in (1, 2):
-            return of_sum(summed.sums[0], asked.order, asked.limit, asked.eps)
-        owned, _ = self._split(local, owners)
-        top = largest(self._here, collecting.largest_magnitude(self._kernel, owned))
+            return of_sums(summed.sums, self._buckets, asked)
+        owned = self._owned(local, owners)
+        tops = largest(self._here, [collecting.largest_magnitude(self._kernel, values) for values in owned])
         if asked.order == math.inf:
-            return of_value(top, asked.limit, asked.eps)
-        exponent = power_exponent(asked.order, top)
-        mine = collecting.add_up_powers(self._kernel, owned, asked.order, exponent)
-        total = self._exchange(replace(self._packet(asked), sums=(mine.total,))).sums[0]
-        return of_powers(total, asked.order, exponent, asked.limit, asked.eps)
+            return of_largest(tops, self._buckets, asked)
+        exponent = power_exponent(asked.order, max(tops, default=0.0))
+        totals = [collecting.add_up_powers(self._kernel, values, asked.order, exponent).total for values in owned]
+        summed = self._exchange(replace(self._packet(asked), sums=tuple(totals)))
+        return of_powers(summed.sums, exponent, self._buckets, asked)
 
     # ---- agreeing, together with all ranks
 
@@ -239,17 +323,23 @@ class ClipPlan:
         def reads(root: Mesh | None) -> list[Read]:
             found = self._source.tensors()
             listed[:] = found.tensors
-            return read(found, self._source.module, self._said, self._here, root)
+            return read(found, self._source.module, self._said, Place(self._here, root, self._mesh))
 
         self._catalog = None
         found = catalog(self._here, self._mesh, reads)
+        said, rank = self._said, self._here.rank
+        self._buckets = buckets(found.lines.values(), said.groups or (), per_parameter=said.per_parameter_norms)
+        # Ranks must put equally many sums into a packet, also one that does not fit any more.
+        self._sums = self._buckets.count
         self._held = tuple(
             Held(
                 ref(tensor),
                 each,
                 part,
                 looks(tensor),
-                slice_weight(each.listed.identity(self._here.rank), part),
+                slice_weight(each.listed.identity(rank), part),
+                self._buckets.of[each.listed.identity(rank)],
+                said.reduce_partials,
             )
             for (_, tensor), each, part in zip(listed, found.reads, found.shares, strict=True)
         )
@@ -270,9 +360,19 @@ class ClipPlan:
         return owners
 
 
-def _asked(*arguments: object) -> tuple[Request | None, ShardproofError | None]:
+def _gradient(tensor: Tensor) -> Any:
+    return tensor.grad
+
+
+def _itself(tensor: Tensor) -> Any:
+    return tensor
+
+
+def _asked(
+    max_norm: object, norm_type: object, eps: object, error_if_nonfinite: object, groups: Groups | None
+) -> tuple[Request | None, ShardproofError | None]:
     """The request, or the error of a caller's argument: the other ranks have to hear of it first."""
     try:
-        return request(*arguments), None
+        return request(max_norm, norm_type, eps, error_if_nonfinite, groups), None
     except ShardproofError as error:
         return None, error

@@ -3,62 +3,88 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from shardproof.errors import InvalidTypeError, PlacementError
 from shardproof.layout import Interval, Listed, Mesh, Placement, Slice, chunk, crossed, line
-from shardproof.torch.naming import Named, Placements, Rules, is_dtensor, rules
-from shardproof.torch.world import LINE, World, of_device_mesh
+from shardproof.torch.modules import Own, of_modules
+from shardproof.torch.naming import Groups, Named, Placements, Rules, group_of, is_dtensor, rules
+from shardproof.torch.partials import Partial, partial_of
+from shardproof.torch.world import LINE, MeshLike, World, axis_group, of_device_mesh
 
 Facts = dict[str, Placement]
 
 
 @dataclass(frozen=True)
 class Said:
-    """What the caller says beside the tensors: placements, ties, flat ranges, global shapes."""
+    """What the caller says beside the tensors: how they lie, and what is wanted of every call."""
 
     placements: Placements | None = None
     tied: Sequence[Sequence[str]] = ()
     owned: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     shape: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    groups: Groups | None = None
+    per_parameter_norms: bool = False
+    check_copies: bool = False
+    reduce_partials: bool = False
 
 
 @dataclass(frozen=True)
 class Read:
-    """One tensor as this rank lists it; `counted` are the local elements that count, None for all."""
+    """One tensor as this rank lists it.
+
+    `counted`: the local elements that count, None for all. `group`: the caller's group of it. `partial`: how
+    its gradient is made whole first.
+    """
 
     listed: Listed
     counted: Interval | None = None
+    group: str = ""
+    partial: Partial | None = None
 
 
-def read(listed: Named, source: object, said: Said, here: World, root: Mesh | None) -> list[Read]:
-    """Return how every tensor lies on the ranks of `here`.
+@dataclass(frozen=True)
+class Place:
+    """Where a rank reads: the ranks, their axes (None when the caller passed no mesh), the caller's mesh itself."""
+
+    here: World
+    root: Mesh | None
+    mesh: MeshLike | None
+
+
+def read(listed: Named, module: object, said: Said, place: Place) -> list[Read]:
+    """Return how every tensor lies on the ranks.
 
     Args:
         listed: this rank's tensors.
-        source: what the caller passed; a DDP module in it says that its parameters are copies.
+        module: the caller's module, if any; DDP and FSDP modules in it say how their parameters lie.
         said: what the caller says.
-        root: the axes on which the ranks stand; None when the caller passed no mesh.
+        place: where this rank stands.
 
     Raises PlacementError when an axis of a tensor is unknown or what is said contradicts what the tensor says.
     """
-    modules = _replicated_by_modules(source)
-    known = _axis_names(listed, root)
-    told = rules(said.placements, listed, known)
+    by_module = of_modules(module)
+    told = rules(said.placements, listed, _axis_names(listed, by_module, place.root))
     _check_names(listed, said)
-    return [_read_one(name, tensor, told, said, modules, here, root) for name, tensor in listed.tensors]
+    return [
+        replace(
+            _read_one(name, tensor, told, said, by_module.get(id(tensor)), place),
+            group=group_of(name, said.groups),
+        )
+        for name, tensor in listed.tensors
+    ]
 
 
-def _axis_names(listed: Named, root: Mesh | None) -> frozenset[str]:
-    names = set(root.axes) if root else set()
+def _axis_names(listed: Named, by_module: Mapping[int, Own], root: Mesh | None) -> frozenset[str]:
+    names = set(root.axes) if root else {LINE}
     for _, tensor in listed.tensors:
         mesh = mesh_of(tensor)
         names |= set(of_device_mesh(mesh).axes) if mesh is not None else set()
-    return frozenset(names)
+    return frozenset(names.union(*(own.mesh.axes for own in by_module.values())))
 
 
 def _check_names(listed: Named, said: Said) -> None:
@@ -72,32 +98,44 @@ def _check_names(listed: Named, said: Said) -> None:
                 raise PlacementError(f"{option} names {name!r}, which is not among this rank's tensors.")
 
 
-def _read_one(
-    name: str,
-    tensor: Tensor,
-    told: Rules,
-    said: Said,
-    modules: dict[int, Any],
-    here: World,
-    root: Mesh | None,
-) -> Read:
-    own = _of_dtensor(tensor)
-    if own is None and id(tensor) in modules:
-        own = _of_module(modules[id(tensor)])
-    mesh, facts = _frame(name, own, here, root)
-    says = told.of(name, tensor, mesh.axes)
+def _read_one(name: str, tensor: Tensor, told: Rules, said: Said, by_module: Own | None, place: Place) -> Read:
+    own = _of_dtensor(tensor) or by_module
+    mesh, facts = _frame(name, own, place.here, place.root)
+    says = told.of(name, mesh.axes)
     for axis, kind in says.items():
         if facts.setdefault(axis, kind) != kind:
             raise PlacementError(
                 f"{name}: placements say {kind.value!r} on axis {axis!r}, the tensor itself says "
                 f"{facts[axis].value!r}. Drop the axis from placements, or correct it."
             )
-    kinds = _complete(name, tensor, mesh, facts, root)
+    partial = _partial(name, tensor, mesh, facts, said, place)
+    kinds = _complete(name, tensor, mesh, facts, place.root)
     tie = next((tuple(names) for names in said.tied if name in names), ())
     if name in said.owned:
-        return _flat_range(name, tensor, mesh, kinds, tie, said.owned[name])
-    part, shape = _part(name, tensor, mesh, kinds, here, said)
-    return Read(Listed(name, mesh, kinds, part, shape, tie))
+        return replace(_flat_range(name, tensor, mesh, kinds, tie, said.owned[name]), partial=partial)
+    if own is not None and own.part is not None:
+        return Read(Listed(name, mesh, kinds, own.part, own.shape, tie), own.counted, partial=partial)
+    part, shape = _part(name, tensor, kinds, said)
+    return Read(Listed(name, mesh, kinds, part, shape, tie), partial=partial)
+
+
+def _partial(name: str, tensor: Tensor, mesh: Mesh, facts: Facts, said: Said, place: Place) -> Partial | None:
+    """How a gradient of summands is made whole; marks the axes of a partial DTensor gradient in `facts`."""
+    if said.reduce_partials:
+        found = partial_of(tensor)
+        if found is not None:
+            names = of_device_mesh(mesh_of(tensor)).axes
+            facts.update({names[dim]: Placement.PARTIAL for dim in found.dims})
+            return found
+    axes = [axis for axis, kind in facts.items() if kind is Placement.PARTIAL and mesh.sizes[mesh.axes.index(axis)] > 1]
+    if not axes:
+        return None
+    if not said.reduce_partials or is_dtensor(tensor):
+        raise PlacementError(
+            f"{name}: partial on {_axes(axes)}: its values are summands, and neither the norm nor the clipped value "
+            "follows from summands one by one. Reduce the gradient first, or pass reduce_partials=True."
+        )
+    return Partial(tuple(axis_group(place.mesh, place.here, axis) for axis in axes))
 
 
 def _complete(name: str, tensor: Tensor, mesh: Mesh, facts: Facts, root: Mesh | None) -> tuple[Placement, ...]:
@@ -140,21 +178,13 @@ def mesh_of(tensor: Tensor) -> Any | None:
     return tensor.device_mesh if is_dtensor(tensor) else None  # type: ignore[attr-defined]
 
 
-@dataclass(frozen=True)
-class _Own:
-    """What a tensor (or the module that holds it) says itself, on its own mesh."""
-
-    mesh: Mesh
-    kinds: tuple[Placement, ...]
-
-
-def _of_dtensor(tensor: Tensor) -> _Own | None:
+def _of_dtensor(tensor: Tensor) -> Own | None:
     mesh = mesh_of(tensor)
     if mesh is None:
         return None
     if mesh.get_coordinate() is None:
         raise PlacementError("A DTensor lies on a mesh that does not contain this rank; pass only its own tensors.")
-    return _Own(of_device_mesh(mesh), tuple(_kind(each) for each in tensor.placements))  # type: ignore[attr-defined]
+    return Own(of_device_mesh(mesh), tuple(_kind(each) for each in tensor.placements))  # type: ignore[attr-defined]
 
 
 def _kind(each: Any) -> Placement:
@@ -165,29 +195,7 @@ def _kind(each: Any) -> Placement:
     return Placement.SHARD
 
 
-def _replicated_by_modules(source: object) -> dict[int, Any]:
-    """Parameter id -> process group, for parameters that a DistributedDataParallel module keeps equal."""
-    if not isinstance(source, nn.Module):
-        return {}
-    from torch.nn.parallel import DistributedDataParallel
-
-    groups: dict[int, Any] = {}
-    for module in source.modules():
-        if isinstance(module, DistributedDataParallel):
-            ignored = set(module.parameters_to_ignore)
-            for name, parameter in module.module.named_parameters():
-                if name not in ignored and not is_dtensor(parameter):
-                    groups[id(parameter)] = module.process_group
-    return groups
-
-
-def _of_module(group: Any) -> _Own:
-    import torch.distributed as dist
-
-    return _Own(line(dist.get_process_group_ranks(group), "replicas"), (Placement.REPLICATE,))
-
-
-def _frame(name: str, own: _Own | None, here: World, root: Mesh | None) -> tuple[Mesh, Facts]:
+def _frame(name: str, own: Own | None, here: World, root: Mesh | None) -> tuple[Mesh, Facts]:
     """The axes over which a tensor lies, covering every rank of `here`, and what it says on its own axes."""
     if own is None:
         return root or line(here.ranks, LINE), {}
@@ -256,7 +264,7 @@ def local_numel(tensor: Tensor) -> int:
 
 
 def _part(
-    name: str, tensor: Tensor, mesh: Mesh, kinds: tuple[Placement, ...], here: World, said: Said
+    name: str, tensor: Tensor, kinds: tuple[Placement, ...], said: Said
 ) -> tuple[Slice | None, tuple[int, ...] | None]:
     if is_dtensor(tensor):
         part = dtensor_slice(tensor)

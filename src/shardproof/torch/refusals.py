@@ -10,7 +10,13 @@ from typing import NoReturn
 
 import torch
 
-from shardproof.errors import DisagreementError, InvalidValueError, NonFiniteGradientError, ShardproofError
+from shardproof.errors import (
+    DisagreementError,
+    InvalidValueError,
+    NonFiniteGradientError,
+    ShardproofError,
+    UnequalCopiesError,
+)
 from shardproof.torch.collecting import Held, Local
 from shardproof.torch.packet import Packet
 from shardproof.torch.request import Request
@@ -53,6 +59,23 @@ def raise_nonfinite(here: World, asked: Request, summed: Packet, held: Sequence[
         f"The total norm of order {asked.order:g} is non-finite, so no gradient was clipped or touched: "
         f"{summed.nans} NaN and {summed.infs} infinite values; {text}."
     )
+
+
+def unequal_copies(here: World, held: Sequence[Held], sums: dict[int, int]) -> NoReturn:
+    """Copies of a slice differ; names each tensor and which ranks hold what."""
+    told = gather(here, {held[index].weight: (held[index].name, each) for index, each in sums.items()})
+    found: dict[int, dict[int, list[int]]] = {}
+    names: dict[int, str] = {}
+    for rank, said in zip(here.ranks, told, strict=True):
+        for weight, (name, each) in said.items():
+            names.setdefault(weight, name)
+            found.setdefault(weight, {}).setdefault(each, []).append(rank)
+    unequal = [
+        f"{names[weight]} is one thing on ranks {' and another on ranks '.join(_shown(each) for each in by.values())}"
+        for weight, by in found.items()
+        if len(by) > 1
+    ]
+    raise UnequalCopiesError(f"Copies that should be equal differ, and no gradient was touched: {_shown(unequal)}.")
 
 
 def _by_rank(here: World, told: Sequence[str]) -> list[str]:

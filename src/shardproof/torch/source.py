@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from weakref import ReferenceType, ref
 
 from torch import Tensor, nn
 
 from shardproof.errors import ShardproofError
-from shardproof.torch.naming import Named, Parameters, named
+from shardproof.torch.naming import Named, Parameters, named, without_tensors
+from shardproof.torch.reading import Said
 
 
 class Source:
@@ -44,6 +46,17 @@ class Source:
             return named(module)
         alive = ((name, each()) for name, each in self._listed)
         return Named(tuple((name, each) for name, each in alive if each is not None), self._by_caller)
+
+    def without_tensors(self, said: Said) -> Said:
+        """What the caller says with names in place of tensors, so that it keeps none of them alive."""
+        if self._error is not None:
+            return said
+        listed = self.tensors()
+        return replace(
+            said,
+            placements=without_tensors(said.placements, listed),
+            groups=without_tensors(said.groups, listed),
+        )
 
     def alive(self) -> bool:
         """Whether nothing of what the caller passed has been freed."""

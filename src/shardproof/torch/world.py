@@ -207,14 +207,29 @@ def add_up(here: World, words: torch.Tensor) -> torch.Tensor:
     return words.cpu()
 
 
-def largest(here: World, value: float) -> float:
-    """The maximum over ranks of a float64; one collective call of all ranks."""
+def largest(here: World, values: Sequence[float]) -> list[float]:
+    """The maxima over ranks of some float64; one collective call of all ranks."""
     if here.size == 1:
-        return value
-    word = torch.tensor([value], dtype=torch.float64, device=here.device)
+        return list(values)
+    words = torch.tensor(values, dtype=torch.float64, device=here.device)
     with _together(here):
-        dist.all_reduce(word, op=dist.ReduceOp.MAX, group=here.group)
-    return float(word.item())
+        dist.all_reduce(words, op=dist.ReduceOp.MAX, group=here.group)
+    return [float(word) for word in words.tolist()]
+
+
+def reduce_over(here: World, values: torch.Tensor, group: Any) -> None:
+    """Sum `values` in place over the ranks of `group`."""
+    with _together(here):
+        dist.all_reduce(values, group=group)
+
+
+def axis_group(mesh: MeshLike | None, here: World, axis: str) -> Any:
+    """The process group along one axis of what the caller passed as mesh."""
+    if mesh is None:
+        return here.group
+    if isinstance(mesh, Mapping):
+        return mesh[axis]
+    return mesh.get_group(axis if mesh.mesh_dim_names else of_device_mesh(mesh).axes.index(axis))
 
 
 ASKING = timedelta(seconds=2)
