@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -53,6 +54,7 @@ def source(solve: str = LOCAL, checks: str = CHECKS) -> str:
     return HEAD + solve + TAIL.replace("CHECKS\n", checks)
 
 
+@functools.cache
 def observed(program: str) -> tuple[list[dict], int]:
     """What a trusted program of the tests prints, and its exit code."""
     done = subprocess.run(

@@ -13,7 +13,7 @@ from shardproof.isolation import Limits
 from shardproof.records.page import PageVerdict
 
 pytestmark = pytest.mark.processes
-SHORT = Limits(wall_s=10.0, cpu_s=5)
+SHORT = Limits(wall_s=60.0, cpu_s=5)
 
 
 @pytest.fixture

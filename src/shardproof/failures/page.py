@@ -162,7 +162,7 @@ def _implementation(text: str, number: int, following: str) -> tuple[Implementat
     end = re.search(rf"\n\nSHA-256 / ([^\n]*)\n\n{re.escape(following)}\n\n", text)
     if not end:
         raise _missing(f"SHA-256 of {number} / {name}, then {following}")
-    body = text[: end.start()]
+    body = text[: end.start()] + "\n"
     exit_text, _, body = body.partition("\n")
     at = body.rfind(TABLE)
     if at < 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import json
 import os
@@ -102,7 +103,7 @@ def _plan(base: Path, source: bytes, level: Level, limits: Limits) -> dict[str, 
 
 def _own_user() -> int | None:
     """An unprivileged uid that no account and no process has; None where there is none."""
-    running = {about.stat().st_uid for about in _processes()}
+    running = _users_running()
     for user in sorted(OWN_USERS, key=lambda _: secrets.randbits(32)):
         if user not in running and _mapped(user):
             try:
@@ -112,15 +113,12 @@ def _own_user() -> int | None:
     return None
 
 
-def _processes() -> list[Path]:
-    found = []
+def _users_running() -> set[int]:
+    users = set()
     for path in Path("/proc").glob("[0-9]*"):
-        try:
-            path.stat()
-        except OSError:
-            continue
-        found.append(path)
-    return found
+        with contextlib.suppress(OSError):
+            users.add(path.stat().st_uid)
+    return users
 
 
 def _mapped(user: int) -> bool:
