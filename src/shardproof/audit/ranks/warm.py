@@ -1,5 +1,14 @@
 """Imported by the forkserver before the first rank starts, so that ranks need not; it only imports."""
 
-import shardproof.audit.control
-import shardproof.audit.layouts.build
-import shardproof.audit.ranks.worker  # noqa: F401
+import importlib
+
+for _module in (
+    "torch._dynamo",  # DistributedDataParallel and DTensor import it when they are first used, for half a second
+    "torch.distributed.fsdp",
+    "torch.distributed.nn.functional",
+    "torch.distributed.tensor.parallel",
+    "torch.nn.parallel",
+    "shardproof.audit.control",
+    "shardproof.audit.ranks.worker",
+):
+    importlib.import_module(_module)

@@ -1,0 +1,94 @@
+"""Clips that do not come back as they should: they hang, die, raise, lie on standard output, or start others."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+
+FORGED = '{"say": "called", "body": {"fixture": "over", "outcome": "returned"}}'
+
+
+def skips_a_collective(params, max_norm, ctx):
+    if ctx.rank == 0:
+        dist.all_reduce(torch.ones(1))
+    return 1.0
+
+
+def loops_on_rank_1(params, max_norm, ctx):
+    while ctx.rank == 1:
+        pass
+    return 1.0
+
+
+def stops_itself(params, max_norm, ctx):
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def leaves_with_zero(params, max_norm, ctx):
+    print(FORGED, flush=True)
+    if ctx.rank == ctx.world_size - 1:
+        os._exit(0)
+    return 1.0
+
+
+def killed(params, max_norm, ctx):
+    if ctx.rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.all_reduce(torch.ones(1))
+
+
+def raises_on_rank_1(params, max_norm, ctx):
+    if ctx.rank == 1:
+        raise ValueError("rank 1 does not like this")
+    dist.all_reduce(torch.ones(1))
+    return 1.0
+
+
+def raises_everywhere(params, max_norm, ctx):
+    raise KeyError(f"limit {max_norm}")
+
+
+def sys_exit(params, max_norm, ctx):
+    sys.exit(0)
+
+
+def forges(params, max_norm, ctx):
+    for fd in (1, 2):
+        os.write(fd, FORGED.encode() * 10)
+    return 0.0
+
+
+def closes_everything(params, max_norm, ctx):
+    os.closerange(3, 4096)
+    return 1.0
+
+
+def scribbles(params, max_norm, ctx):
+    """Writes to every descriptor that it can find, the harness's own channel among them."""
+    for fd in range(3, 200):
+        try:
+            os.write(fd, b"\xff" * 64)
+        except OSError:
+            continue
+    return 1.0
+
+
+def leaves_children(params, max_norm, ctx):
+    """One child in the same session, one in its own, and a thread that never ends; their ids go to a file."""
+    plain = subprocess.Popen(["sleep", "300"])
+    away = subprocess.Popen(["sleep", "300"], start_new_session=True, close_fds=True)
+    threading.Thread(target=time.sleep, args=(300,)).start()
+    with open(os.environ["SHARDPROOF_TEST_PIDS"], "a") as stream:
+        stream.write(f"{plain.pid} {away.pid} ")
+    return 1.0
+
+
+def sleeps(params, max_norm, ctx):
+    with open(os.environ["SHARDPROOF_TEST_PIDS"], "a") as stream:
+        stream.write(f"{os.getpid()} ")
+    time.sleep(300)
