@@ -50,6 +50,19 @@ def looks(tensor: Tensor) -> tuple[Any, ...]:
     return (tensor.shape, tensor.dtype, tensor.requires_grad, spec)
 
 
+def same(tensor: Tensor, looked: tuple[Any, ...]) -> bool:
+    """Whether a tensor still looks as it did; placements are one object for as long as nobody lays it out anew."""
+    shape, dtype, requires_grad, spec = looked
+    if tensor.shape != shape or tensor.dtype != dtype or tensor.requires_grad != requires_grad:
+        return False
+    if spec is None:
+        return not is_dtensor(tensor)
+    if not is_dtensor(tensor):
+        return False
+    mesh, placements = tensor.device_mesh, tensor.placements  # type: ignore[attr-defined]
+    return (mesh is spec[0] or mesh == spec[0]) and (placements is spec[1] or placements == spec[1])
+
+
 def slice_weight(identity: Identity, share: Share) -> int:
     """A random 64-bit number for one slice: the same on all ranks that hold it."""
     return int.from_bytes(blake2b(f"{identity}\0{share.owner}".encode(), digest_size=8).digest(), "little")
@@ -72,7 +85,7 @@ def collect(held: Sequence[Held], gradient_of: Callable[[Tensor], Any], *, reduc
     local = Local()
     for each in held:
         tensor = each.ref()
-        if tensor is None or looks(tensor) != each.looks:
+        if tensor is None or not same(tensor, each.looks):
             local.stale = True
             return local
         gradient = gradient_of(tensor)
@@ -108,7 +121,8 @@ def _values(each: Held, tensor: Tensor, gradient: Any, *, reduced: bool) -> Tens
 
 
 def _check_placement(tensor: Any, gradient: Any) -> None:
-    if gradient.placements == tensor.placements and gradient.device_mesh == tensor.device_mesh:
+    mesh = gradient.device_mesh
+    if gradient.placements == tensor.placements and (mesh is tensor.device_mesh or mesh == tensor.device_mesh):
         return
     if any(each.is_partial() for each in gradient.placements):
         raise InvalidTypeError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any, TypeAlias
 
 import torch
@@ -167,13 +168,22 @@ def _says(key: object, says: object, known: frozenset[str]) -> tuple[tuple[str, 
     return tuple((axis, placement(word, f"{label}, axis {axis}")) for axis, word in says.items())
 
 
-def is_dtensor(tensor: object) -> bool:
-    """Whether `tensor` is a DTensor; loads no distributed module when torch is built without it."""
+@cache
+def _dtensor() -> type | None:
+    """DTensor's class; None where torch is built without distributed. Asked once: this runs for every tensor."""
     if not torch.distributed.is_available():
-        return False
+        return None
     from torch.distributed.tensor import DTensor
 
-    return isinstance(tensor, DTensor)
+    return DTensor
+
+
+def is_dtensor(tensor: object) -> bool:
+    """Whether `tensor` is a DTensor."""
+    # A Parameter that wraps a DTensor has DTensor's type, so these two are plain; most tensors end here.
+    if type(tensor) is Tensor or type(tensor) is nn.Parameter:
+        return False
+    return isinstance(tensor, _dtensor() or ())
 
 
 def group_of(name: str, groups: Groups | None) -> str:

@@ -106,7 +106,7 @@ def _read_one(name: str, tensor: Tensor, told: Rules, said: Said, by_module: Own
         if facts.setdefault(axis, kind) != kind:
             raise PlacementError(
                 f"{name}: placements say {kind.value!r} on axis {axis!r}, the tensor itself says "
-                f"{facts[axis].value!r}. Drop the axis from placements, or correct it."
+                f"{facts[axis].value!r}. Use a pattern that matches only the tensors it is meant for, or correct it."
             )
     partial = _partial(name, tensor, mesh, facts, said, place)
     kinds = _complete(name, tensor, mesh, facts, place.root)
