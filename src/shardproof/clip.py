@@ -113,9 +113,7 @@ def checked_limit(limit: object) -> float:
         return math.inf
     number = _checked_number(limit, "limit", "a nonnegative number; inf or None for no limit")
     if not number >= 0:
-        raise InvalidValueError(
-            f"Expected a limit >= 0, got limit={_shown(limit)}. Pass inf or None for no limit."
-        )
+        raise InvalidValueError(f"Expected a limit >= 0, got limit={_shown(limit)}. Pass inf or None for no limit.")
     try:
         return float(number)
     except OverflowError:
@@ -160,9 +158,7 @@ def _checked_value(value: object, rank: int, index: int) -> float:
     except OverflowError:
         finite = False
     if not finite:
-        raise InvalidValueError(
-            f"Expected a finite value within float64's range at {where}, got {_shown(value)}."
-        )
+        raise InvalidValueError(f"Expected a finite value within float64's range at {where}, got {_shown(value)}.")
     return number
 
 

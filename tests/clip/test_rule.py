@@ -88,9 +88,7 @@ def test_a_finite_gradient_whose_norm_is_inf_is_clipped_all_the_same() -> None:
     assert clip_shards(shards, 0) == [[0.0], [0.0]]
     assert clip_shards(shards, None) == shards
     factor = factor_of_sum(ExactSum.of_squares([LARGEST, LARGEST]), 1e308)
-    assert abs(Fraction(factor) ** 2 * 2 * Fraction(LARGEST) ** 2 / Fraction(1e308) ** 2 - 1) < Fraction(
-        1, 2**51
-    )
+    assert abs(Fraction(factor) ** 2 * 2 * Fraction(LARGEST) ** 2 / Fraction(1e308) ** 2 - 1) < Fraction(1, 2**51)
 
 
 @pytest.mark.parametrize(
@@ -122,9 +120,7 @@ def test_a_refused_value_names_shard_and_index(call: object, value: object, kind
     assert isinstance(caught.value, ValueError if kind is InvalidValueError else TypeError)
 
 
-@pytest.mark.parametrize(
-    "shard", ["12", b"12", 3, None, {1: 2}, {1.0}, iter([1.0]), 1.5, np.float64(1), np.array(1.0)]
-)
+@pytest.mark.parametrize("shard", ["12", b"12", 3, None, {1: 2}, {1.0}, iter([1.0]), 1.5, np.float64(1), np.array(1.0)])
 def test_a_shard_that_is_not_a_sequence_is_named(shard: object) -> None:
     with pytest.raises(InvalidTypeError, match="shard 1"):
         global_norm([[1.0], shard])  # type: ignore[list-item]

@@ -16,9 +16,7 @@ from shardproof.sums.grid import GRID_EXPONENT
 SMALLEST = 5e-324
 LARGEST = sys.float_info.max
 exponents = st.integers(-2300, 2000)
-integers = st.one_of(
-    st.integers(0, 2**70), st.integers(0, 2**2200), st.integers(0, 2**64).map(lambda n: n * n)
-)
+integers = st.one_of(st.integers(0, 2**70), st.integers(0, 2**2200), st.integers(0, 2**64).map(lambda n: n * n))
 
 
 def neighbours(value: float) -> tuple[Fraction, Fraction]:

@@ -69,5 +69,3 @@ def rounded_ratio_to_root(limit: float, total: int, exponent: int = GRID_EXPONEN
     bits += bits % 2
     quotient, rest = divmod(square.numerator << bits, square.denominator)
     return rounded_root((quotient << 2) | (rest != 0), -bits - 2)
-
-
