@@ -361,14 +361,16 @@ run_isolated(b"import os, time\\nif os.fork() == 0: os.setsid()\\ntime.sleep(100
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_harness_leaves_nothing_behind(how, place):
     """The supervisor outlives the caller just long enough to kill the tree and remove the folder."""
-    harness = subprocess.Popen([sys.executable, "-c", HARNESS], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    harness = subprocess.Popen([sys.executable, "-c", HARNESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert harness.stdout is not None
     assert harness.stdout.readline() == b"started\n"
     while len(strays(place)) < 2:
         time.sleep(0.02)
     harness.send_signal(how)
-    harness.wait(timeout=30)
-    harness.stdout.close()
+    _, said = harness.communicate(timeout=30)
+    if how == signal.SIGINT:
+        assert said.strip().endswith(b"KeyboardInterrupt"), said
+        assert b"FileNotFoundError" not in said
     patience = time.monotonic() + 30
     while (strays(place) or list(place.iterdir())) and time.monotonic() < patience:
         time.sleep(0.02)

@@ -75,8 +75,10 @@ def run_isolated(source: bytes, *, level: Level = "process", limits: Limits | No
         record = record_of(report, level=level, limits=limits, supervisor=said)
         return Run(record, *(base64.b64decode(report.get(name, "")) for name in ("stdout", "stderr")))
     finally:
-        remove_tree(base)
-        base.rmdir()
+        # A warden that was told to stop has removed it already.
+        if base.exists():
+            remove_tree(base)
+            base.rmdir()
 
 
 def _plan(base: Path, source: bytes, level: Level, limits: Limits) -> dict[str, Any]:
