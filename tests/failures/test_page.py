@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.failures.pages import CONTRACT, SEEDS, needs_seed, page, source
 
@@ -117,6 +117,7 @@ def test_labels_and_values_may_hold_anything_json_holds():
     assert [row.problem for row in rows] == [None, None]
 
 
+@settings(deadline=None)
 @given(position=st.integers(0, len(source().encode()) - 2), byte=st.integers(0, 255), second=st.booleans())
 def test_any_changed_byte_of_a_source_breaks_its_digest(position, byte, second):
     """Whatever the byte becomes, the page is still read and the digest no longer matches."""
@@ -129,6 +130,7 @@ def test_any_changed_byte_of_a_source_breaks_its_digest(position, byte, second):
     assert hashlib.sha256(one.source).hexdigest() != one.digest
 
 
+@settings(deadline=None)
 @given(position=st.integers(0, len(PAGE) - 1), piece=st.binary(max_size=3), gone=st.integers(0, 40))
 def test_any_damage_is_read_or_refused(position, piece, gone):
     """No damage ends in anything but a page or an error that says what is wrong."""
