@@ -30,9 +30,7 @@ class Pieces:
     def __post_init__(self) -> None:
         size, gap = self.format.bits.size, 16
         self.counts = [len(piece) for piece in self.pieces]
-        self._memory = ctypes.create_string_buffer(
-            GUARD * (sum(self.counts) * size + gap * (len(self.counts) + 4))
-        )
+        self._memory = ctypes.create_string_buffer(GUARD * (sum(self.counts) * size + gap * (len(self.counts) + 4)))
         self.addresses, at = [], ctypes.addressof(self._memory) + gap + self.offset
         for piece in self.pieces:
             packed = struct.pack(f"={len(piece)}{CODES[size]}", *piece)

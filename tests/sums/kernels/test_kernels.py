@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from fractions import Fraction
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import given, settings
@@ -29,7 +30,11 @@ from shardproof.sums.kernels import (
     tally,
 )
 
-KERNELS = ["python", "numpy"]
+KERNELS = [
+    "python",
+    "numpy",
+    pytest.param("numba", marks=pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")),
+]
 FACTORS = [0.0, 1.0, 0.5, 0.1, 1 / 3, 0.999, 1 - 2**-53, 1e-3, 2**-30, 1e-38, 5e-324]
 
 
@@ -75,9 +80,7 @@ def test_odd_sizes(kernel, format, count):
 
 def test_many_small_pieces_some_of_them_empty(kernel, format):
     generator = random.Random(5)
-    pieces = Pieces(
-        format, [random_patterns(format, generator.choice([0, 1, 2, 7, 40]), i) for i in range(400)]
-    )
+    pieces = Pieces(format, [random_patterns(format, generator.choice([0, 1, 2, 7, 40]), i) for i in range(400)])
     assert tally(kernel, *pieces.arguments, 2, threads=3) == expected_tally(format, pieces.pieces, 2)
 
 
@@ -260,5 +263,5 @@ def test_an_unknown_kernel_is_refused():
         load_kernel("cuda")
 
 
-def test_the_best_kernel_loads():
-    assert best_kernel() is load_kernel("numpy")
+def test_the_best_kernel_is_numba_where_it_is_installed():
+    assert best_kernel() is load_kernel("numba" if find_spec("numba") else "numpy")

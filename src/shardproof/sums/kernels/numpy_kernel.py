@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from shardproof.errors import InvalidValueError
 from shardproof.sums.grid import GRID_EXPONENT
+from shardproof.sums.kernels.counts import Counts
 from shardproof.sums.kernels.formats import Bits, Format
 from shardproof.sums.kernels.protocol import Largest, Order, Tally
 from shardproof.sums.kernels.python_kernel import decoded, encoded
@@ -25,13 +26,11 @@ _FLUSH = 1 << 20
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
-def tally(
-    format: Format, addresses: Sequence[int], counts: Sequence[int], order: Order, threads: int
-) -> Tally:
+def tally(format: Format, addresses: Sequence[int], counts: Sequence[int], order: Order, threads: int) -> Tally:
     """The exact sum of |value|**order; see shardproof.sums.kernels.tally."""
     chunks = _chunks(format, addresses, counts)
     if format.bits.size <= 2:
-        return _tally_counts(format.bits, _pattern_counts(format.bits, chunks), order)
+        return _counted(format, chunks).tally(order)
     return _tally_digits(format.bits, chunks, order)
 
 
@@ -65,9 +64,7 @@ def powers(
     return found
 
 
-def scale(
-    format: Format, addresses: Sequence[int], counts: Sequence[int], factor: float, threads: int
-) -> None:
+def scale(format: Format, addresses: Sequence[int], counts: Sequence[int], factor: float, threads: int) -> None:
     """Scale in place; see shardproof.sums.kernels.scale."""
     table = _scaled_table(format, factor) if format.bits.size == 1 else None
     for address, count in zip(addresses, counts, strict=True):
@@ -130,9 +127,9 @@ def _tally_digits(bits: Bits, chunks: Iterator[Words], order: Order) -> Tally:
     for index, words in enumerate(chunks, 1):
         more_nans, more_infs, finite = _without_specials(bits, words)
         nans, infs = nans + more_nans, infs + more_infs
-        fields = (
-            (finite & finite.dtype.type(bits.magnitude_mask)) >> finite.dtype.type(bits.mantissa)
-        ).astype(np.int64)
+        fields = ((finite & finite.dtype.type(bits.magnitude_mask)) >> finite.dtype.type(bits.mantissa)).astype(
+            np.int64
+        )
         for shift, digits in _digits(bits, _mantissas(bits, finite, fields), order):
             # bincount adds in float64: digits below 2**28, 2**14 of them, stay below 2**53 and so exact.
             sums = np.bincount(fields, digits, minlength=1 << bits.exponent).astype(np.int64)
@@ -180,36 +177,14 @@ def _total_of_rows(bits: Bits, rows: dict[int, NDArray[np.int64]], order: Order)
 # ---- 16- and 8-bit formats: count each pattern, then add pattern by pattern
 
 
-def _pattern_counts(bits: Bits, chunks: Iterator[Words]) -> tuple[NDArray[np.int64], int]:
-    """How often each magnitude pattern occurs, and how often the pattern with only the sign bit set."""
-    counts, lone_signs = np.zeros(bits.magnitude_mask + 1, np.int64), 0
+def _counted(format: Format, chunks: Iterator[Words]) -> Counts:
+    bits = format.bits
+    magnitudes, lone_signs = np.zeros(bits.magnitude_mask + 1, np.int64), 0
     for words in chunks:
         if bits.specials == "fnuz":
             lone_signs += int(np.count_nonzero(words == words.dtype.type(bits.magnitude_mask + 1)))
-        counts += np.bincount(words & words.dtype.type(bits.magnitude_mask), minlength=counts.size)
-    return counts, lone_signs
-
-
-def _tally_counts(bits: Bits, found: tuple[NDArray[np.int64], int], order: Order) -> Tally:
-    counts, nans = found
-    specials, infs = int(counts[bits.first_special :].sum()), 0
-    if bits.specials == "ieee":
-        infs = int(counts[bits.first_special])
-    counts[bits.first_special :] = 0
-    return Tally(_total_of_counts(bits, counts, order), nans + specials - infs, infs)
-
-
-def _total_of_counts(bits: Bits, counts: NDArray[np.int64], order: Order) -> int:
-    table = counts.reshape(1 << bits.exponent, 1 << bits.mantissa).astype(np.uint64)
-    fractions = np.arange(1 << bits.mantissa, dtype=np.uint64)
-    total = 0
-    for field in np.flatnonzero(table.any(axis=1)):
-        weights = (fractions + np.uint64((1 << bits.mantissa) if field else 0)) ** np.uint64(order)
-        # Weights are below 2**22 and there are at most 2**10: with 32 bits of a count at a time, below 2**64.
-        low = int((weights * (table[field] & np.uint64(0xFFFFFFFF))).sum())
-        high = int((weights * (table[field] >> np.uint64(32))).sum())
-        total += (low + (high << 32)) << (order * bits.unit(int(field)) - GRID_EXPONENT)
-    return total
+        magnitudes += np.bincount(words & words.dtype.type(bits.magnitude_mask), minlength=magnitudes.size)
+    return Counts(format, magnitudes, lone_signs)
 
 
 # ---- values and back

@@ -48,9 +48,7 @@ class Kernel(Protocol):
     ) -> Tally:
         """The exact sum of |value|**order."""
 
-    def largest(
-        self, format: Format, addresses: Sequence[int], counts: Sequence[int], threads: int
-    ) -> Largest:
+    def largest(self, format: Format, addresses: Sequence[int], counts: Sequence[int], threads: int) -> Largest:
         """The largest magnitude."""
 
     def powers(

@@ -17,9 +17,7 @@ _CHUNK = 1024
 _UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
-def tally(
-    format: Format, addresses: Sequence[int], counts: Sequence[int], order: Order, threads: int
-) -> Tally:
+def tally(format: Format, addresses: Sequence[int], counts: Sequence[int], order: Order, threads: int) -> Tally:
     """The exact sum of |value|**order; see shardproof.sums.kernels.tally."""
     total, nans, infs = 0, 0, 0
     for values in _chunks(format, addresses, counts):
@@ -50,9 +48,7 @@ def powers(
     return Tally(total, nans, infs)
 
 
-def scale(
-    format: Format, addresses: Sequence[int], counts: Sequence[int], factor: float, threads: int
-) -> None:
+def scale(format: Format, addresses: Sequence[int], counts: Sequence[int], factor: float, threads: int) -> None:
     """Scale in place; see shardproof.sums.kernels.scale."""
     code = f"={_UNSIGNED[format.bits.size]}"
     for address, count in zip(addresses, counts, strict=True):
@@ -146,13 +142,9 @@ def _unpacked(format: Format, raw: bytes) -> list[float]:
             return [value for (value,) in struct.iter_unpack("=e", raw)]
         case Format.BFLOAT16:
             patterns = [pattern << 16 for (pattern,) in struct.iter_unpack("=H", raw)]
-            return [
-                value for (value,) in struct.iter_unpack("=f", struct.pack(f"={len(patterns)}I", *patterns))
-            ]
+            return [value for (value,) in struct.iter_unpack("=f", struct.pack(f"={len(patterns)}I", *patterns))]
         case Format.FLOAT8_E5M2:
             patterns = [pattern << 8 for pattern in raw]
-            return [
-                value for (value,) in struct.iter_unpack("=e", struct.pack(f"={len(patterns)}H", *patterns))
-            ]
+            return [value for (value,) in struct.iter_unpack("=e", struct.pack(f"={len(patterns)}H", *patterns))]
         case _:
             return [decoded(format, pattern) for pattern in raw]

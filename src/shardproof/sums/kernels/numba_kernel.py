@@ -1,0 +1,98 @@
+"""The kernel in Numba: vector code over memory in place, in as many threads as the caller allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shardproof.sums.grid import from_limbs
+from shardproof.sums.kernels import numpy_kernel, scaling, sweeps
+from shardproof.sums.kernels.counts import Counts
+from shardproof.sums.kernels.formats import Format
+from shardproof.sums.kernels.protocol import Largest, Order, Tally
+from shardproof.sums.kernels.python_kernel import decoded, encoded
+from shardproof.sums.kernels.tags import Tag
+from shardproof.sums.kernels.threads import in_parallel
+
+Integers = NDArray[np.int64]
+
+# Below this, handing work to a thread costs more than doing it.
+_VALUES_PER_THREAD: Final = 1 << 15
+
+
+def tally(format: Format, addresses: Sequence[int], counts: Sequence[int], order: Order, threads: int) -> Tally:
+    """The exact sum of |value|**order; see shardproof.sums.kernels.tally."""
+    if format.bits.size == 1:
+        return _counted(format, addresses, counts, threads).tally(order)
+    limbs, state = _swept(Tag(format, order), addresses, counts, threads, summing=True)
+    return Tally(from_limbs(limbs.tolist()), int(state[sweeps.NANS]), int(state[sweeps.INFS]))
+
+
+def largest(format: Format, addresses: Sequence[int], counts: Sequence[int], threads: int) -> Largest:
+    """The largest magnitude; see shardproof.sums.kernels.largest."""
+    if format.bits.size == 1:
+        return _counted(format, addresses, counts, threads).largest()
+    _, state = _swept(Tag(format, 1), addresses, counts, threads, summing=False)
+    return Largest(decoded(format, int(state[sweeps.LARGEST])), int(state[sweeps.NANS]), int(state[sweeps.INFS]))
+
+
+powers = numpy_kernel.powers
+
+
+def scale(format: Format, addresses: Sequence[int], counts: Sequence[int], factor: float, threads: int) -> None:
+    """Scale in place; see shardproof.sums.kernels.scale."""
+    where, sizes, cuts = _parts(addresses, counts, threads)
+    if format.bits.size == 1:
+        values = [decoded(format, pattern) * factor for pattern in range(256)]
+        table = np.array([encoded(format, value) for value in values], np.int64)
+        replace = _cached(scaling.replace_bytes)
+        in_parallel(lambda part: replace(where, sizes, cuts[part], cuts[part + 1], table), len(cuts) - 1)
+    else:
+        sweep, tag = _cached(scaling.scale_sweep), Tag(format, 2)
+        in_parallel(lambda part: sweep(tag, where, sizes, cuts[part], cuts[part + 1], factor), len(cuts) - 1)
+
+
+def _swept(
+    tag: Tag, addresses: Sequence[int], counts: Sequence[int], threads: int, *, summing: bool
+) -> tuple[Integers, Integers]:
+    """The limbs, added over the threads, and the state: counts added, the largest pattern."""
+    where, sizes, cuts = _parts(addresses, counts, threads)
+    parts, sweep = len(cuts) - 1, _cached(sweeps.sweep)
+    limbs = np.zeros((parts, sweeps.ROOM), np.int64)
+    states = np.zeros((parts, sweeps.STATE), np.int64)
+    in_parallel(
+        lambda part: sweep(tag, where, sizes, cuts[part], cuts[part + 1], summing, limbs[part], states[part]), parts
+    )
+    state = states.sum(axis=0)
+    state[sweeps.LARGEST] = states[:, sweeps.LARGEST].max()
+    return limbs.sum(axis=0), state
+
+
+def _counted(format: Format, addresses: Sequence[int], counts: Sequence[int], threads: int) -> Counts:
+    where, sizes, cuts = _parts(addresses, counts, threads)
+    parts, count = len(cuts) - 1, _cached(scaling.count_bytes)
+    tables = np.zeros((parts, 4, 256), np.int64)
+    in_parallel(lambda part: count(where, sizes, cuts[part], cuts[part + 1], tables[part]), parts)
+    found = tables.sum(axis=(0, 1))
+    return Counts(format, found[:128] + found[128:], int(found[128]))
+
+
+def _parts(addresses: Sequence[int], counts: Sequence[int], threads: int) -> tuple[Integers, Integers, list[int]]:
+    """The pieces as arrays, and where to cut all their values, laid end to end, into parts for the threads."""
+    sizes = np.asarray(counts, np.int64)
+    values = int(sizes.sum())
+    parts = max(1, min(threads, values // _VALUES_PER_THREAD))
+    return np.asarray(addresses, np.int64), sizes, [values * part // parts for part in range(parts + 1)]
+
+
+@cache
+def _cached(function: Any) -> Any:
+    """The same function, with its compiled code kept on disk where a folder for that can be written."""
+    try:
+        return sweeps.compiled(function.py_func, cache=True)
+    except RuntimeError:  # no folder can be written: compile in each process
+        return sweeps.compiled(function.py_func)
