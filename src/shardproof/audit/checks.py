@@ -235,6 +235,7 @@ def _clause(clause: str, made: list[Check]) -> ClauseVerdict:
         outcome=outcome,
         checks=len(made),
         violations=len(found),
+        ranks=tuple(sorted({each.rank for each in found if each.rank is not None})),
         first=found[0] if found else None,
     )
 

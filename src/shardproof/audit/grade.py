@@ -131,7 +131,7 @@ def _graded(
     violated = [clause for clause in clauses if clause.outcome == "violated"]
     if violated:
         firsts = [f"{each.clause}: {each.first.text}" for each in violated if each.first]
-        ranks = sorted({each.first.rank for each in violated if each.first and each.first.rank is not None})
+        ranks = sorted({rank for each in violated for rank in each.ranks})
         return "fail", "; ".join(firsts), tuple(ranks)
     planned = {fixture.name for fixture in layout.fixtures}
     made = [{call.fixture for call in rank.calls} for rank in seen.ranks]

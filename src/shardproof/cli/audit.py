@@ -16,7 +16,11 @@ from shardproof.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from shardproof.audit.run import Progress
+    from shardproof.records.audit import AuditReport
     from shardproof.records.page import PageVerdict
+
+PLAIN_WIDTH = 120
+"""Columns where the output is no terminal and its width is nobody's screen."""
 
 app = typer.Typer(help="Run a clipping call under many layouts in real processes, and grade it.", no_args_is_help=True)
 
@@ -56,9 +60,11 @@ def run(
         sys.path.insert(0, "")  # a console script, unlike `python -m`, does not look in the working directory
     plan = plan_of(subjects, chosen, timeout_s=timeout, command=["shardproof", *sys.argv[1:]])
     folder = out if out is not None else Path("audit-runs") / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    verdict = run_plan(folder, plan, progress_line())
-    show(folder, as_json=json_)
-    raise typer.Exit(verdict.exit_code)
+    try:
+        run_plan(folder, plan, progress_line())
+    except KeyboardInterrupt:
+        typer.echo("\nInterrupted; what was observed so far is stored and graded.", err=True)
+    raise typer.Exit(show(folder, as_json=json_).verdict.exit_code)
 
 
 @app.command("grade")
@@ -68,12 +74,11 @@ def grade(folder: Folder, json_: AsJson = False) -> None:
     from shardproof.audit.store import StoredRunError
 
     try:
-        verdict = regrade(folder)
+        regrade(folder)
     except StoredRunError as error:
         typer.echo(f"shardproof: {error}", err=True)
         raise typer.Exit(Exit.MISMATCH) from error
-    show(folder, as_json=json_)
-    raise typer.Exit(verdict.exit_code)
+    raise typer.Exit(show(folder, as_json=json_).verdict.exit_code)
 
 
 @app.command("report")
@@ -94,8 +99,8 @@ def report(
         show(folder, as_json=False)
 
 
-def show(folder: Path, *, as_json: bool) -> None:
-    """Print a graded run's report: the matrix and where the run lies, or JSON alone."""
+def show(folder: Path, *, as_json: bool) -> AuditReport:
+    """Print a graded run's report, the matrix and where the run lies or JSON alone, and return it."""
     from shardproof.audit.store import read_report
     from shardproof.report.audit_html import audit_json
     from shardproof.report.audit_terminal import print_audit
@@ -103,10 +108,10 @@ def show(folder: Path, *, as_json: bool) -> None:
     stored = read_report(folder)
     if as_json:
         typer.echo(audit_json(stored), nl=False)
-        return
-    console = Console(highlight=False)
-    print_audit(stored, console)
-    console.print(f"Stored in {folder}", markup=False)
+        return stored
+    print_audit(stored, Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH))
+    typer.echo(f"Stored in {folder}")
+    return stored
 
 
 def write_reports(folder: Path, *, html: Path | None, json_: Path | None, pages: Sequence[PageVerdict] = ()) -> bool:

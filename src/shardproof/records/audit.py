@@ -199,12 +199,13 @@ class Finding(Record):
 
 
 class ClauseVerdict(Record):
-    """One clause of the contract on one cell, with the number of checks that were made."""
+    """One clause of the contract on one cell: how many checks were made and violated, and on which ranks."""
 
     clause: str
     outcome: ClauseOutcome
     checks: int
     violations: int
+    ranks: tuple[int, ...] = ()
     first: Finding | None = None
 
 

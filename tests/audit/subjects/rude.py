@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -83,12 +84,12 @@ def leaves_children(params, max_norm, ctx):
     plain = subprocess.Popen(["sleep", "300"])
     away = subprocess.Popen(["sleep", "300"], start_new_session=True, close_fds=True)
     threading.Thread(target=time.sleep, args=(300,)).start()
-    with open(os.environ["SHARDPROOF_TEST_PIDS"], "a") as stream:
+    with Path(os.environ["SHARDPROOF_TEST_PIDS"]).open("a") as stream:
         stream.write(f"{plain.pid} {away.pid} ")
     return 1.0
 
 
 def sleeps(params, max_norm, ctx):
-    with open(os.environ["SHARDPROOF_TEST_PIDS"], "a") as stream:
+    with Path(os.environ["SHARDPROOF_TEST_PIDS"]).open("a") as stream:
         stream.write(f"{os.getpid()} ")
     time.sleep(300)

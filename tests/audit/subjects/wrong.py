@@ -1,8 +1,8 @@
 """Clips with one mistake each; the audit must fail each in the clause that the mistake breaks."""
 
+import importlib.util
 import math
 from pathlib import Path
-import importlib.util
 
 import torch
 import torch.distributed as dist

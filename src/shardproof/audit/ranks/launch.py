@@ -120,9 +120,9 @@ def _listen(ranks: Sequence[Rank], seconds: float) -> None:
 
 def _note_end(each: Rank) -> None:
     # What it said before it ended may still lie in the pipes.
-    for connection, react in ((each.results, _read_results), (each.log, _read_log)):
-        for _ in range(1000):
-            if connection.closed or not react(each):
+    for react in (_read_results, _read_log):
+        for _ in range(1000):  # a child of its own may still be writing
+            if not react(each):
                 break
     each.process.join()
     each.ended = True
@@ -148,6 +148,8 @@ def _read_log(each: Rank) -> bool:
 
 
 def _read(connection: Connection) -> bytes:
+    if connection.closed:  # by an earlier event of the same batch
+        return b""
     try:
         data = os.read(connection.fileno(), 65536)
     except BlockingIOError:

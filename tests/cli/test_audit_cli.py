@@ -1,0 +1,135 @@
+"""`shardproof audit` as a user calls it: exit codes, files, and what is printed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from shardproof.cli.main import app
+
+SUBJECTS = Path(__file__).parent.parent / "audit" / "subjects"
+RUN = [sys.executable, "-c", "from shardproof.cli.main import run; run()", "audit"]
+
+
+def audit(*arguments, cwd=None, **environment):
+    return subprocess.run(
+        [*RUN, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd=cwd,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+def test_layouts_can_be_listed_without_a_framework():
+    result = CliRunner().invoke(app, ["audit", "run", "--list"])
+
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.stdout.splitlines()] == [
+        "one-rank", "ddp", "hand-sharded", "fsdp2", "hsdp", "fsdp2-tp", "pipeline"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run"],
+        ["run", "nothing"],
+        ["run", "no_such_file.py:clip"],
+        ["run", "no_such_module_at_all:clip"],
+        ["run", f"{SUBJECTS / 'right.py'}:no_such_name"],
+        ["run", f"{SUBJECTS / 'right.py'}:by_hand", "--layout", "no-such-layout"],
+        ["run", f"{SUBJECTS / 'right.py'}:by_hand", "--timeout", "0"],
+        ["run", f"{SUBJECTS / 'right.py'}:by_hand", "--timeout", "nan"],
+        ["run", f"{SUBJECTS / 'right.py'}:by_hand", "--out", str(SUBJECTS)],
+        ["grade", str(SUBJECTS)],
+        ["report", str(SUBJECTS)],
+    ],
+)
+def test_what_cannot_be_used_exits_2_before_anything_starts(arguments, tmp_path):
+    done = audit(*arguments, cwd=tmp_path)
+
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.processes
+def test_a_run_is_stored_graded_and_rendered(tmp_path):
+    pytest.importorskip("torch", reason="ranks need torch")
+    right, wrong = f"{SUBJECTS / 'right.py'}:by_hand", f"{SUBJECTS / 'wrong.py'}:local_norm"
+    run = tmp_path / "run"
+
+    done = audit("run", right, wrong, "--layout", "hand-sharded", "--layout", "one-rank", "--out", run)
+
+    assert done.returncode == 1, done.stderr
+    assert "wrong.py:local_norm under hand-sharded: fail" in done.stdout
+    assert "expected norm 14.0, returned 10.862780570983887 on rank 0 (0.7759 times)" in done.stdout
+    assert "violated: 3 pass, 1 fail of 4 cells" in done.stdout
+    assert "[6/6] wrong.py:local_norm under hand-sharded" in done.stderr
+    again = audit("grade", run, "--json")
+    assert again.returncode == 1
+    assert json.loads(again.stdout)["verdict"]["counts"] == {"pass": 3, "fail": 1}
+    html, json_ = tmp_path / "a" / "report.html", tmp_path / "a" / "report.json"
+    assert audit("report", run, "--html", html, "--json", json_).returncode == 0
+    assert json_.read_text() == again.stdout
+    assert "10.862780570983887" in html.read_text()
+    assert audit("report", run).stdout == done.stdout
+
+
+@pytest.mark.processes
+def test_a_subject_that_passes_exits_0_and_a_module_is_found_beside_the_caller(tmp_path):
+    pytest.importorskip("torch", reason="ranks need torch")
+    (tmp_path / "my_clips.py").write_text((SUBJECTS / "right.py").read_text())
+
+    done = audit("run", "my_clips:by_hand", "--layout", "pipeline", "--json", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert report["verdict"]["word"] == "held"
+    assert report["plan"]["subjects"][0]["name"] == "my_clips:by_hand"
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir() and path.name != "__pycache__"] == ["audit-runs"]
+
+
+@pytest.mark.processes
+def test_a_tampered_run_exits_4(tmp_path):
+    pytest.importorskip("torch", reason="ranks need torch")
+    run = tmp_path / "run"
+    assert audit("run", f"{SUBJECTS / 'right.py'}:by_hand", "--layout", "one-rank", "--out", run).returncode == 0
+    (run / "plan.json").write_text((run / "plan.json").read_text().replace("one rank", "two ranks"))
+
+    assert audit("grade", run).returncode == 4
+    assert audit("report", run).returncode == 4
+
+
+@pytest.mark.processes
+def test_an_interrupted_run_is_graded_and_could_not_tell(tmp_path):
+    pytest.importorskip("torch", reason="ranks need torch")
+    pids, run = tmp_path / "pids", tmp_path / "run"
+    subjects = [f"{SUBJECTS / 'right.py'}:by_hand", f"{SUBJECTS / 'rude.py'}:sleeps"]
+    harness = subprocess.Popen(
+        [*RUN, "run", *subjects, "--layout", "one-rank", "--out", str(run), "--timeout", "60"],
+        env=os.environ | {"SHARDPROOF_TEST_PIDS": str(pids)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    end = time.monotonic() + 60
+    while not pids.is_file() or not pids.read_text():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    harness.send_signal(signal.SIGINT)
+    stdout, stderr = harness.communicate(timeout=20)
+
+    assert harness.returncode == 3, stdout + stderr
+    assert "Interrupted" in stderr
+    assert "could not tell: 1 pass, 1 not run of 2 cells" in stdout
