@@ -280,8 +280,7 @@ def _plan(
     key = (_tensors(parameters), options)
     plan = plans.pop(key, None)
     if plan is None or not plan.belongs():
-        like = next((each for (_, other), each in reversed(plans.items()) if other == options), None)
-        plan = ClipPlan.unbuilt(parameters, mesh, group, said, of_gradients=of_gradients, like=like)
+        plan = ClipPlan.unbuilt(parameters, mesh, group, said, of_gradients=of_gradients)
     plans[key] = plan
     while len(plans) > KEPT:
         plans.popitem(last=False)

@@ -12,13 +12,17 @@ Word by word, all int64, added modulo 2**64:
     8 ...   ranks       one bit for each rank that holds a non-finite value, 62 to a word
     ...     limbs       LIMBS words for each exact sum
 
-The size depends only on the number of ranks and, beyond the first sum, on the plan that all ranks built together.
+The size depends only on the number of ranks and on the longest plan that they have ever built together: every packet
+of a group is as long as that plan needs, whichever plan it is for. So packets are equally long also where ranks call
+with different plans by mistake. Unequal ones would end the process under gloo, or add up wrong words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -52,8 +56,22 @@ class Packet:
         return (ranks * squared - self.fingerprint**2) % WORD == 0
 
 
-def encode(packet: Packet, ranks: int) -> torch.Tensor:
-    """Lay out one rank's packet as int64 words."""
+_widths: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+
+
+def width(group: Any) -> int:
+    """How many exact sums each packet of a process group carries; None stands for a single process."""
+    return 0 if group is None else _widths.get(group, 1)
+
+
+def widen(group: Any, sums: int) -> None:
+    """Let packets of a group carry at least so many sums; called by all its ranks when they have built a plan."""
+    if group is not None:
+        _widths[group] = max(width(group), sums)
+
+
+def encode(packet: Packet, ranks: int, sums: int = 0) -> torch.Tensor:
+    """Lay out one rank's packet as int64 words, with zeros up to `sums` exact sums."""
     words = [
         packet.fingerprint,
         packet.fingerprint**2,
@@ -70,6 +88,7 @@ def encode(packet: Packet, ranks: int) -> torch.Tensor:
     words += bits
     for total in packet.sums:
         words += to_limbs(total)
+    words += [0] * (LIMBS * (sums - len(packet.sums)))
     return torch.tensor([_signed(word) for word in words], dtype=torch.int64)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from shardproof.errors import DisagreementError, InvalidValueError, ShardproofError
-from shardproof.layout import Mesh
+from shardproof.layout import Mesh, Placement
 from shardproof.sums.kernels import Kernel, best_kernel, power_exponent
 from shardproof.torch import collecting, refusals
 from shardproof.torch.buckets import Buckets, buckets
@@ -22,7 +22,7 @@ from shardproof.torch.collecting import Held, Local, collect, looks, slice_weigh
 from shardproof.torch.description import Description, describe
 from shardproof.torch.naming import Groups, Parameters, Placements
 from shardproof.torch.norms import Found, not_finite, of_largest, of_powers, of_sums
-from shardproof.torch.packet import Packet, decode, encode
+from shardproof.torch.packet import Packet, decode, encode, widen, width
 from shardproof.torch.partials import reduce_together
 from shardproof.torch.reading import Place, Read, Said, read
 from shardproof.torch.request import Request, request
@@ -103,18 +103,15 @@ class ClipPlan:
         said: Said,
         *,
         of_gradients: bool = False,
-        like: ClipPlan | None = None,
     ) -> ClipPlan:
         """A plan that is built by its first call, together with the other ranks; what `clip_grad_norm_` caches.
 
-        `of_gradients`: the tensors are the gradients themselves. `like`: an earlier plan of the same options,
-        which the other ranks may still have: packets must be as long as theirs until all rebuild.
+        `of_gradients`: the tensors are the gradients themselves.
         """
         plan = cls.__new__(cls)
         plan._prepare(parameters, mesh, group, said)
         if of_gradients:
             plan._gradient_of = _itself
-        plan._sums = like._sums if like is not None else 1
         return plan
 
     def _prepare(self, parameters: Parameters, mesh: MeshLike | None, group: Any | None, said: Said) -> None:
@@ -127,7 +124,6 @@ class ClipPlan:
         self._catalog: Catalog | None = None
         self._buckets = Buckets({}, {}, 0)
         self._held: tuple[Held, ...] = ()
-        self._sums = 1
 
     def belongs(self) -> bool:
         """Whether the plan's tensors live and its process groups are those of the present run."""
@@ -211,7 +207,7 @@ class ClipPlan:
         reduced = False
         for _ in range(REBUILDS + 3):
             local = self._collect(reduced=reduced)
-            reducing = not reduced and any(each.read.partial for each in self._held)
+            reducing = not reduced and self._reduces
             summed = self._exchange(self._contribute(local, asked, owners, only_flags=reducing))
             if summed.stale:
                 self._build()
@@ -219,7 +215,7 @@ class ClipPlan:
             elif summed.refused:
                 refusals.refuse(self._here, wrong, local.problems)
             elif asked is None or not summed.agreed(self._here.size):
-                refusals.disagree(self._here, asked, self._digest)
+                refusals.disagree(self._here, f"{asked}, plan {self._digest[:8]} with {self._said.options}")
             elif reducing:
                 self._reduce()
                 reduced = True
@@ -237,6 +233,12 @@ class ClipPlan:
     @property
     def _digest(self) -> str:
         return self._catalog.digest if self._catalog else ""
+
+    @property
+    def _reduces(self) -> bool:
+        """Whether some rank has summands to reduce; then all take that turn, also one that holds none."""
+        lines = self._catalog.lines.values() if self._catalog else ()
+        return any(kind == Placement.PARTIAL.value for line in lines for _, _, kind in line.axes)
 
     def _collect(self, *, reduced: bool) -> Local:
         if self._catalog is None or not self._source.lists([each.ref() for each in self._held]):
@@ -293,11 +295,12 @@ class ClipPlan:
         )
 
     def _packet(self, asked: Request | None, *, stale: int = 0, refused: int = 0) -> Packet:
-        mark = blake2b(f"{asked}\0{self._digest}".encode(), digest_size=8).digest()
-        return Packet(int.from_bytes(mark, "little"), stale, refused, sums=(0,) * self._sums)
+        mark = blake2b(f"{asked}\0{self._digest}\0{self._said.options}".encode(), digest_size=8).digest()
+        return Packet(int.from_bytes(mark, "little"), stale, refused, sums=())
 
     def _exchange(self, packet: Packet) -> Packet:
-        return decode(add_up(self._here, encode(packet, self._here.size)), self._here.size)
+        summed = decode(add_up(self._here, encode(packet, self._here.size, width(self._here.group))), self._here.size)
+        return replace(summed, sums=summed.sums[: self._buckets.count])
 
     def _conclude(self, asked: Request, summed: Packet, local: Local, owners: Mapping[int, bool]) -> Found:
         if summed.nans or summed.infs:
@@ -326,11 +329,11 @@ class ClipPlan:
             return read(found, self._source.module, self._said, Place(self._here, root, self._mesh))
 
         self._catalog = None
-        found = catalog(self._here, self._mesh, reads)
         said, rank = self._said, self._here.rank
+        refusals.agree_on_options(self._here, said.options)
+        found = catalog(self._here, self._mesh, reads)
         self._buckets = buckets(found.lines.values(), said.groups or (), per_parameter=said.per_parameter_norms)
-        # Ranks must put equally many sums into a packet, also one that does not fit any more.
-        self._sums = self._buckets.count
+        widen(self._here.group, self._buckets.count)
         self._held = tuple(
             Held(
                 ref(tensor),

@@ -32,6 +32,14 @@ class Said:
     check_copies: bool = False
     reduce_partials: bool = False
 
+    @property
+    def options(self) -> str:
+        """What every rank has to want of a plan alike; how tensors lie may be said in other words on each."""
+        return (
+            f"groups={sorted(self.groups or ())}, per_parameter_norms={self.per_parameter_norms}, "
+            f"check_copies={self.check_copies}, reduce_partials={self.reduce_partials}"
+        )
+
 
 @dataclass(frozen=True)
 class Read:

@@ -37,14 +37,28 @@ def refuse(here: World, wrong: ShardproofError | None, problems: Sequence[str]) 
     raise DisagreementError(f"Cannot clip, because another rank cannot; no gradient was touched: {text}.")
 
 
-def disagree(here: World, asked: Request | None, digest: str) -> NoReturn:
+def disagree(here: World, called: str) -> NoReturn:
     """Ranks called with different limits, options or plans; names who called how."""
-    told = gather(here, f"{asked}, plan {digest[:8]}")
+    raise DisagreementError(
+        f"Ranks called differently, and no gradient was touched: {_by_call(here, gather(here, called))}."
+    )
+
+
+def agree_on_options(here: World, options: str) -> None:
+    """Compare what ranks want of a plan before they build it: how many sums it has follows from that."""
+    told = gather(here, options)
+    if len(set(told)) > 1:
+        raise DisagreementError(
+            f"Ranks want different plans, and no gradient was touched: {_by_call(here, told)}. Pass the same options "
+            "on every rank."
+        )
+
+
+def _by_call(here: World, told: Sequence[str]) -> str:
     calls: dict[str, list[int]] = {}
     for rank, said in zip(here.ranks, told, strict=True):
         calls.setdefault(said, []).append(rank)
-    text = "; ".join(f"ranks {_shown(ranks)}: {said}" for said, ranks in calls.items())
-    raise DisagreementError(f"Ranks called differently, and no gradient was touched: {text}.")
+    return "; ".join(f"ranks {_shown(ranks)}: {said}" for said, ranks in calls.items())
 
 
 def raise_nonfinite(here: World, asked: Request, summed: Packet, held: Sequence[Held], local: Local) -> NoReturn:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeAlias
 
@@ -14,6 +14,7 @@ import torch.distributed as dist
 from shardproof.errors import InvalidTypeError, ParticipationError, PlacementError
 from shardproof.layout import Mesh, line
 from shardproof.sums import MAX_RANKS
+from shardproof.torch import roll_call
 
 MeshLike: TypeAlias = Any
 """A DeviceMesh, or a mapping from axis name to ProcessGroup."""
@@ -168,33 +169,45 @@ def _checked_mesh(mesh: object) -> None:
         )
 
 
-@contextmanager
-def _together(here: World) -> Iterator[None]:
-    """Turn a failed collective into an error that names the ranks which do not answer."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise ParticipationError(_absent(here, error)) from error
-
-
 def gather(here: World, said: object) -> list[Any]:
     """What every rank says, in group order; a collective call of all ranks."""
     if here.size == 1:
         return [said]
-    answers: list[Any] = [None] * here.size
-    with _together(here):
-        dist.all_gather_object(answers, said, group=here.group)
-    return answers
+    mine = _bytes(said, here)
+    counts = [_count(mine) for _ in here.ranks]
+    _run(here, "gather of sizes", lambda: dist.all_gather(counts, _count(mine), here.group, async_op=True))
+    sizes = [int(each) for each in counts]
+    # Every rank sends as much as the longest, since the back ends gather equal sizes only.
+    padded = torch.zeros(max(sizes), dtype=torch.uint8, device=here.device)
+    padded[: mine.numel()] = mine
+    found = [torch.empty_like(padded) for _ in sizes]
+    _run(here, f"gather of {max(sizes)} bytes", lambda: dist.all_gather(found, padded, here.group, async_op=True))
+    return [_object(each[:size]) for each, size in zip(found, sizes, strict=True)]
 
 
 def broadcast(here: World, said: object, place: int) -> Any:
     """What the rank at `place` of the group says; a collective call of all ranks."""
     if here.size == 1:
         return said
-    box = [said]
-    with _together(here):
-        dist.broadcast_object_list(box, src=here.ranks[place], group=here.group)
-    return box[0]
+    mine = _bytes(said if place == here.place else None, here)
+    count, source = _count(mine), here.ranks[place]
+    _run(here, "broadcast of a size", lambda: dist.broadcast(count, source, here.group, async_op=True))
+    sent = mine if place == here.place else torch.empty(int(count), dtype=torch.uint8, device=here.device)
+    _run(here, f"broadcast of {int(count)} bytes", lambda: dist.broadcast(sent, source, here.group, async_op=True))
+    return _object(sent)
+
+
+def _bytes(said: object, here: World) -> torch.Tensor:
+    return torch.frombuffer(bytearray(pickle.dumps(said)), dtype=torch.uint8).to(here.device)
+
+
+def _object(sent: torch.Tensor) -> Any:
+    # The other end is a rank of the same program, which could run code here in simpler ways.
+    return pickle.loads(sent.cpu().numpy().tobytes())
+
+
+def _count(sent: torch.Tensor) -> torch.Tensor:
+    return torch.tensor([sent.numel()], dtype=torch.int64, device=sent.device)
 
 
 def add_up(here: World, words: torch.Tensor) -> torch.Tensor:
@@ -202,8 +215,11 @@ def add_up(here: World, words: torch.Tensor) -> torch.Tensor:
     if here.size == 1:
         return words
     words = words.to(here.device)
-    with _together(here):
-        dist.all_reduce(words, group=here.group)
+    _run(
+        here,
+        f"sum of {words.numel()} words",
+        lambda: dist.all_reduce(words, dist.ReduceOp.SUM, here.group, async_op=True),
+    )
     return words.cpu()
 
 
@@ -212,15 +228,16 @@ def largest(here: World, values: Sequence[float]) -> list[float]:
     if here.size == 1:
         return list(values)
     words = torch.tensor(values, dtype=torch.float64, device=here.device)
-    with _together(here):
-        dist.all_reduce(words, op=dist.ReduceOp.MAX, group=here.group)
+    _run(
+        here, f"maximum of {len(values)}", lambda: dist.all_reduce(words, dist.ReduceOp.MAX, here.group, async_op=True)
+    )
     return [float(word) for word in words.tolist()]
 
 
 def reduce_over(here: World, values: torch.Tensor, group: Any) -> None:
     """Sum `values` in place over the ranks of `group`."""
-    with _together(here):
-        dist.all_reduce(values, group=group)
+    along = replace(here, ranks=tuple(dist.get_process_group_ranks(group)), group=group, device=values.device)
+    _run(along, f"reduction of {values.numel()}", lambda: dist.all_reduce(values, group=group, async_op=True))
 
 
 def axis_group(mesh: MeshLike | None, here: World, axis: str) -> Any:
@@ -232,32 +249,57 @@ def axis_group(mesh: MeshLike | None, here: World, axis: str) -> Any:
     return mesh.get_group(axis if mesh.mesh_dim_names else of_device_mesh(mesh).axes.index(axis))
 
 
-ASKING = timedelta(seconds=2)
-"""How long survivors of a failed collective wait for each other's notes."""
+def _run(here: World, what: str, start: Callable[[], Any]) -> None:
+    """Run a collective to its end; where it fails, find out which ranks do not answer.
 
-
-def _absent(here: World, error: RuntimeError) -> str:
-    silent = _silent(here)
-    who = f"ranks {silent} do not answer" if silent else "which rank is missing could not be found out"
-    return (
-        f"Rank {here.rank}: a collective over {here.size} ranks failed, no gradient was touched; {who}. Each rank of "
-        "the group has to make the same call, also one without parameters or gradients. "
-        f"The back end says: {str(error).splitlines()[0][:300]}"
-    )
-
-
-def _silent(here: World) -> list[int]:
-    """The ranks that leave no note in the run's store within ASKING; none when nobody can be asked."""
+    Raises ParticipationError within the group's timeout and the seconds of asking.
+    """
+    _check_group(here)
+    call = roll_call.begin(here.group, here.ranks, here.rank, what)
     try:
-        store = dist.distributed_c10d._get_default_store()
-        store.set(f"shardproof/failed/{here.rank}", "here")
-        silent, wait = [], ASKING
-        for rank in here.ranks:
-            try:
-                store.wait([f"shardproof/failed/{rank}"], wait)
-            except RuntimeError:
-                silent.append(rank)
-                wait = timedelta(milliseconds=50)
-        return silent
-    except RuntimeError:
-        return []
+        _finish(start(), call, here.device)
+    except RuntimeError as error:
+        known = roll_call.described(call, roll_call.answers(call))
+        raise ParticipationError(
+            f"Rank {here.rank}: a collective over {here.size} ranks failed ({what}), and nothing was scaled; {known}. "
+            "Every rank of the group has to make the same calls, also one without parameters or gradients. The group "
+            "cannot be used again: start the run again from its last checkpoint. "
+            f"The back end says: {str(error).splitlines()[0][:300]}"
+        ) from error
+
+
+def _finish(work: Any, call: roll_call.Call, device: torch.device) -> None:
+    if device.type != "cpu":
+        # There this orders the device's stream and returns at once; it is torch's watchdog that finds a lost rank.
+        work.wait()
+        return
+    looking = True
+    while True:
+        try:
+            work.wait(timedelta(seconds=roll_call.LOOK if looking else _FOREVER))
+            return
+        except RuntimeError:
+            if work.is_completed():
+                # Ended in between, or failed; the second wait tells which.
+                work.wait()
+                return
+        # Only the neighbours of a rank that ended are told so by the back end. Without a look at their notes the
+        # others would wait for the whole timeout, and would be missed by those that have failed already.
+        failed = roll_call.others_failed(call)
+        if failed:
+            raise RuntimeError("another rank of the group has failed in this call")
+        looking = failed is not None
+
+
+_FOREVER = 3600.0 * 24
+
+
+def _check_group(here: World) -> None:
+    """Raise ParticipationError when the group was destroyed: torch would go on to use it, or a later one's ranks."""
+    try:
+        dist.get_rank(here.group)
+    except ValueError as error:
+        raise ParticipationError(
+            f"Rank {here.rank}: the process group over ranks {list(here.ranks)[:16]} was destroyed. Build a new plan "
+            "after init_process_group, on every rank."
+        ) from error
