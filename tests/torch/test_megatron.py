@@ -149,7 +149,7 @@ def experts_over_tensor_ranks(rank):
 
 
 def test_experts_on_tensor_ranks_are_not_dropped_as_copies():
-    """As repaired in Megatron-LM pull request 5916: an unmarked expert on tensor rank 1 is no copy of the one on rank 0."""
+    """An unmarked expert on tensor rank 1 is no copy of the one on rank 0 (Megatron-LM pull request 5916)."""
     for norm, grads, _ in on_ranks(4, experts_over_tensor_ranks):
         assert norm == 5.0
         assert grads["expert"] == [1.0, 1.0]

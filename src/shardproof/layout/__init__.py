@@ -1,6 +1,6 @@
 """How tensors lie on ranks, and who counts what; knows no framework."""
 
-from shardproof.layout.coverage import FIELD, Claim, claim, total
+from shardproof.layout.coverage import FIELD, Claim, claim
 from shardproof.layout.mesh import Mesh, crossed, line
 from shardproof.layout.ownership import Gap, Holders, Share, claims, gaps, holders_of, prove, share
 from shardproof.layout.placement import Placement, placement
@@ -29,5 +29,4 @@ __all__ = [
     "placement",
     "prove",
     "share",
-    "total",
 ]

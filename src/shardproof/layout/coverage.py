@@ -12,8 +12,8 @@ Sources: J. T. Schwartz, doi:10.1145/322217.322225; R. Zippel, doi:10.1007/3-540
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 
 from shardproof.layout.slices import Interval, Slice
@@ -47,15 +47,11 @@ def claim(tensor: str, part: Slice) -> Claim:
     return Claim(part.numel, weight)
 
 
-def total(claims: Iterable[Claim]) -> Claim:
-    """The sum of claims."""
-    return sum(claims, Claim())
-
-
 def _weight(tensor: str, dim: int, intervals: tuple[Interval, ...]) -> int:
     return sum(_prefix(tensor, dim, stop) - _prefix(tensor, dim, start) for start, stop in intervals) % FIELD
 
 
+@lru_cache(maxsize=1 << 16)
 def _prefix(tensor: str, dim: int, index: int) -> int:
     """The sum of the weights of all indices below `index`: a random value, so the weights are random too."""
     if index == 0:

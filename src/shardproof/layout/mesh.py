@@ -37,21 +37,17 @@ class Mesh:
             )
 
     @cached_property
-    def _places(self) -> dict[int, int]:
-        return {rank: place for place, rank in enumerate(self.ranks)}
+    def _positions(self) -> dict[int, tuple[int, ...]]:
+        return dict(zip(self.ranks, product(*map(range, self.sizes)), strict=True))
 
     def __contains__(self, rank: int) -> bool:
-        return rank in self._places
+        return rank in self._positions
 
     def coordinates(self, rank: int) -> tuple[int, ...]:
         """The position of `rank` on each axis."""
-        if rank not in self._places:
+        if rank not in self._positions:
             raise PlacementError(f"Expected a rank of the mesh on axes {self.axes}, got rank {rank}.")
-        place, position = self._places[rank], []
-        for size in reversed(self.sizes):
-            place, rest = divmod(place, size)
-            position.append(rest)
-        return tuple(reversed(position))
+        return self._positions[rank]
 
     def rank_at(self, position: tuple[int, ...]) -> int:
         """The rank at this position."""
@@ -62,9 +58,10 @@ class Mesh:
 
     def along(self, rank: int, axes: Collection[str]) -> tuple[int, ...]:
         """The ranks that differ from `rank` at most on `axes`, in mesh order, `rank` among them."""
-        return tuple(self._along(rank, axes))
+        return tuple(self.each_along(rank, axes))
 
-    def _along(self, rank: int, axes: Collection[str]) -> Iterator[int]:
+    def each_along(self, rank: int, axes: Collection[str]) -> Iterator[int]:
+        """The same one by one, for a caller that needs only the first of many."""
         here = self.coordinates(rank)
         choices = [
             range(size) if axis in axes else (step,)

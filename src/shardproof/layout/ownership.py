@@ -6,10 +6,10 @@ slice that one rank holds is counted by that rank.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from shardproof.layout.coverage import Claim, claim, total
+from shardproof.layout.coverage import Claim, claim
 from shardproof.layout.slices import Slice
 from shardproof.layout.tensors import Identity, Listed
 
@@ -41,9 +41,19 @@ def share(tensor: Listed, rank: int, holders: Holders) -> Share:
     Share(owner=2, copies=(2, 3), first=True, owned=False)
     """
     identity = tensor.identity(rank)
-    copies = tuple(member for member in tensor.mesh.along(rank, tensor.copy_axes) if holders(member, identity))
+    copies = tuple(_copies(tensor, rank, identity, holders))
     first = holders(rank, identity)[0] == tensor.name
     return Share(copies[0], copies, first, owned=first and copies[0] == rank)
+
+
+def _copies(tensor: Listed, rank: int, identity: Identity, holders: Holders) -> Iterator[int]:
+    """The ranks that list the same slice, in mesh order; the first of them owns it."""
+    return (member for member in tensor.mesh.each_along(rank, tensor.copy_axes) if holders(member, identity))
+
+
+def _owns(tensor: Listed, rank: int, identity: Identity, holders: Holders) -> bool:
+    """`share(...).owned` without going through all copies."""
+    return holders(rank, identity)[0] == tensor.name and next(_copies(tensor, rank, identity, holders)) == rank
 
 
 def holders_of(lists: Mapping[int, Iterable[Listed]]) -> Holders:
@@ -79,10 +89,9 @@ def claims(tensors: Iterable[Listed], rank: int, holders: Holders) -> dict[Ident
         if tensor.part is None or tensor.shape is None:
             continue
         identity = tensor.identity(rank)
-        mine = Claim()
-        if share(tensor, rank, holders).owned:
-            mine = claim(str(identity), tensor.part)
-        claimed[identity] = claimed.get(identity, Claim()) + mine
+        mine = claimed.get(identity, Claim())
+        owns = _owns(tensor, rank, identity, holders)
+        claimed[identity] = mine + claim(str(identity), tensor.part) if owns else mine
     return claimed
 
 
@@ -111,9 +120,14 @@ def prove(lists: Mapping[int, Collection[Listed]]) -> list[Gap]:
     ['w: 3 of 4 elements are owned, some are left out']
     """
     holders = holders_of(lists)
-    claimed = [claims(tensors, rank, holders) for rank, tensors in lists.items()]
-    every = [(tensor.identity(rank), tensor) for rank, tensors in lists.items() for tensor in tensors]
-    unknown = {identity for identity, tensor in every if tensor.shape is None or tensor.part is None}
-    shapes = {i: tensor.shape for i, tensor in every if i not in unknown and tensor.shape is not None}
-    summed = {identity: total(each.get(identity, Claim()) for each in claimed) for identity in shapes}
-    return gaps(summed, shapes)
+    summed: dict[Identity, Claim] = {}
+    shapes: dict[Identity, tuple[int, ...] | None] = {}
+    for rank, tensors in lists.items():
+        for identity, mine in claims(tensors, rank, holders).items():
+            summed[identity] = summed.get(identity, Claim()) + mine
+        for tensor in tensors:
+            identity = tensor.identity(rank)
+            # Once unknown it stays unknown, whatever other ranks say.
+            known = tensor.shape if tensor.part is not None else None
+            shapes[identity] = known if shapes.get(identity, known) is not None else None
+    return gaps(summed, {identity: shape for identity, shape in shapes.items() if shape is not None})

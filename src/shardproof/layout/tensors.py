@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from shardproof.errors import PlacementError
 from shardproof.layout.mesh import Mesh
@@ -58,7 +59,7 @@ class Listed:
         """The axes on which the tensor lies in one of these ways."""
         return frozenset(axis for axis, kind in zip(self.mesh.axes, self.placements, strict=True) if kind in kinds)
 
-    @property
+    @cached_property
     def copy_axes(self) -> frozenset[str]:
         """The axes along which other ranks hold copies; a tied tensor's copies lie on distinct axes too.
 
@@ -69,13 +70,15 @@ class Listed:
 
     def identity(self, rank: int) -> Identity:
         """The logical tensor of which `rank` lists a part here."""
-        distinct = self.axes_with(Placement.DISTINCT) - self.copy_axes
-        position = tuple(
-            (axis, step)
-            for axis, step in zip(self.mesh.axes, self.mesh.coordinates(rank), strict=True)
-            if axis in distinct
-        )
+        steps = self.mesh.coordinates(rank)
+        position = tuple([(axis, steps[index]) for index, axis in self._telling])
         return Identity(self.tie[0] if self.tie else self.name, position)
+
+    @cached_property
+    def _telling(self) -> tuple[tuple[int, str], ...]:
+        """The axes on which equal names are different tensors, with their places in the mesh."""
+        axes = self.axes_with(Placement.DISTINCT) - self.copy_axes
+        return tuple((index, axis) for index, axis in enumerate(self.mesh.axes) if axis in axes)
 
     @property
     def numel(self) -> int | None:
