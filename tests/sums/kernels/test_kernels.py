@@ -120,6 +120,18 @@ def test_a_sum_of_squares_far_outside_float64(kernel):
     assert found.fraction() == 2 * Fraction(value_of(Format.FLOAT64, huge)) ** 2 + Fraction(2) ** -2148
 
 
+@pytest.mark.parametrize("format", [Format.FLOAT64, Format.FLOAT32, Format.BFLOAT16, Format.FLOAT16])
+def test_a_window_full_to_the_brim_at_every_shift_of_a_limb(kernel, format):
+    # Mantissas of ones fill the highest digit of the window; one tiny value takes away all slack above it.
+    bits = format.bits
+    middle = min(bits.bias + 20, (1 << bits.exponent) - 2)
+    for field in range(max(middle - 33, 1), middle):
+        full = (field << bits.mantissa) | ((1 << bits.mantissa) - 1)
+        count = 600 if kernel is load_kernel("python") else 8190
+        pieces = Pieces(format, [[full] * count, [max(field - 60, 1) << bits.mantissa, full]])
+        assert tally(kernel, *pieces.arguments, 2) == expected_tally(format, pieces.pieces, 2), field
+
+
 # ---- largest
 
 

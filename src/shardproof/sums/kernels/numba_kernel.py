@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shardproof.sums.grid import from_limbs
 from shardproof.sums.kernels import numpy_kernel, scaling, sweeps
 from shardproof.sums.kernels.counts import Counts
 from shardproof.sums.kernels.formats import Format
@@ -21,23 +20,24 @@ from shardproof.sums.kernels.threads import in_parallel
 Integers = NDArray[np.int64]
 
 # Below this, handing work to a thread costs more than doing it.
-_VALUES_PER_THREAD: Final = 1 << 15
+_VALUES_PER_THREAD: Final = 1 << 16
 
 
 def tally(format: Format, addresses: Sequence[int], counts: Sequence[int], order: Order, threads: int) -> Tally:
     """The exact sum of |value|**order; see shardproof.sums.kernels.tally."""
     if format.bits.size == 1:
         return _counted(format, addresses, counts, threads).tally(order)
-    limbs, state = _swept(Tag(format, order), addresses, counts, threads, summing=True)
-    return Tally(from_limbs(limbs.tolist()), int(state[sweeps.NANS]), int(state[sweeps.INFS]))
+    limbs, states = _swept(Tag(format, order), addresses, counts, threads, summing=True)
+    return Tally(sum(map(_total, limbs)), sum(states[sweeps.NANS].tolist()), sum(states[sweeps.INFS].tolist()))
 
 
 def largest(format: Format, addresses: Sequence[int], counts: Sequence[int], threads: int) -> Largest:
     """The largest magnitude; see shardproof.sums.kernels.largest."""
     if format.bits.size == 1:
         return _counted(format, addresses, counts, threads).largest()
-    _, state = _swept(Tag(format, 1), addresses, counts, threads, summing=False)
-    return Largest(decoded(format, int(state[sweeps.LARGEST])), int(state[sweeps.NANS]), int(state[sweeps.INFS]))
+    _, states = _swept(Tag(format, 1), addresses, counts, threads, summing=False)
+    magnitude = decoded(format, max(states[sweeps.LARGEST].tolist()))
+    return Largest(magnitude, sum(states[sweeps.NANS].tolist()), sum(states[sweeps.INFS].tolist()))
 
 
 powers = numpy_kernel.powers
@@ -59,7 +59,7 @@ def scale(format: Format, addresses: Sequence[int], counts: Sequence[int], facto
 def _swept(
     tag: Tag, addresses: Sequence[int], counts: Sequence[int], threads: int, *, summing: bool
 ) -> tuple[Integers, Integers]:
-    """The limbs, added over the threads, and the state: counts added, the largest pattern."""
+    """The limbs and the states of all parts; a row of the states has one quantity of each part."""
     where, sizes, cuts = _parts(addresses, counts, threads)
     parts, sweep = len(cuts) - 1, _cached(sweeps.sweep)
     limbs = np.zeros((parts, sweeps.ROOM), np.int64)
@@ -67,9 +67,12 @@ def _swept(
     in_parallel(
         lambda part: sweep(tag, where, sizes, cuts[part], cuts[part + 1], summing, limbs[part], states[part]), parts
     )
-    state = states.sum(axis=0)
-    state[sweeps.LARGEST] = states[:, sweeps.LARGEST].max()
-    return limbs.sum(axis=0), state
+    return limbs, states.T
+
+
+def _total(limbs: Integers) -> int:
+    """The integer that limbs in [0, 2**32) stand for."""
+    return int.from_bytes(limbs.astype("<u4").tobytes(), "little")
 
 
 def _counted(format: Format, addresses: Sequence[int], counts: Sequence[int], threads: int) -> Counts:

@@ -55,7 +55,7 @@ def sweep(
     pieces nor the ends of large ones cost a pass each.
     """
     n = numbers(tag)
-    buffer = np.zeros(n.chunk * n.size, np.uint8)
+    buffer = np.empty(n.chunk * n.size, np.uint8)
     gathered, filled, position = buffer.ctypes.data, 0, 0
     for piece in range(counts.size):
         first, last = max(begin - position, 0), min(end - position, counts[piece])
@@ -74,8 +74,9 @@ def sweep(
                     filled = 0
             first += take
     if filled:
-        buffer[filled * n.size :] = 0
+        buffer[filled * n.size : -(-filled * n.size // GROUP_BYTES) * GROUP_BYTES] = 0
         one_chunk(tag, gathered, filled, summing, limbs, state)
+    carry(limbs)
 
 
 @compiled
@@ -96,7 +97,7 @@ def add_fast(tag: Tag, address: int, groups: int, limbs: Integers, state: Intege
     while True:
         window = state[WINDOW]
         found = fast_pass(tag, address, groups, window)
-        largest, smallest = found[n.fast_levels] + 1, found[n.fast_levels + 1] + 1
+        largest, smallest = found[2 * n.fast_levels] + 1, found[2 * n.fast_levels + 1] + 1
         if largest == 0:
             return True
         if smallest < n.usable_low or largest >= n.usable_high:
@@ -105,7 +106,8 @@ def add_fast(tag: Tag, address: int, groups: int, limbs: Integers, state: Intege
         highest = min(bottom(n, smallest) + n.fast_span, n.fast_highest)
         if lowest <= window <= highest:
             for level in range(n.fast_levels):
-                add(limbs, state, found[level], window - n.fast_width - level * n.fast_step)
+                unit = window - n.fast_width - level * n.fast_step
+                add(limbs, state, found[2 * level], found[2 * level + 1], unit)
             return True
         if lowest > highest:
             return False
@@ -123,14 +125,15 @@ def add_careful(tag: Tag, address: int, groups: int, limbs: Integers, state: Int
     if smallest < n.usable_low or largest >= n.usable_high:
         add_one_by_one(tag, address, groups, limbs, state)
     if largest >= n.usable_high:
-        largest = careful_pass(tag, address, groups, 0, n.usable_high, n.usable_high)[n.careful_levels]
+        largest = careful_pass(tag, address, groups, 0, n.usable_high, n.usable_high)[2 * n.careful_levels]
     while largest >= n.usable_low:
         window = max(top(n, largest), n.careful_lowest)
         low = max(lowest_pattern(n, window - n.careful_span), n.usable_low)
         digits = careful_pass(tag, address, groups, window, low, largest + 1)
         for level in range(n.careful_levels):
-            add(limbs, state, digits[level], window - n.careful_width - level * n.careful_step)
-        largest = digits[n.careful_levels]
+            unit = window - n.careful_width - level * n.careful_step
+            add(limbs, state, digits[2 * level], digits[2 * level + 1], unit)
+        largest = digits[2 * n.careful_levels]
 
 
 @compiled
@@ -141,7 +144,7 @@ def note_largest(tag: Tag, address: int, groups: int, state: Integers) -> None:
     if largest >= n.special:
         for place in range(groups * GROUP_BYTES // n.size):
             count_special(n, word_at(tag, address + place * n.size) & n.mask, state)
-        largest = careful_pass(tag, address, groups, 0, n.special, n.special)[n.careful_levels]
+        largest = careful_pass(tag, address, groups, 0, n.special, n.special)[2 * n.careful_levels]
     state[LARGEST] = max(state[LARGEST], largest)
 
 
@@ -180,12 +183,12 @@ def add_value(n: Numbers, magnitude: int, limbs: Integers, state: Integers) -> N
     mantissa = magnitude - (max(field - 1, 0) << n.mantissa)
     unit = n.order * (max(field, 1) - n.bias - n.mantissa)
     if n.order == 1:
-        add(limbs, state, mantissa, unit)
+        add(limbs, state, mantissa, 0, unit)
         return
     high, low = mantissa >> 26, mantissa & ((1 << 26) - 1)
-    add(limbs, state, low * low, unit)
-    add(limbs, state, high * low, unit + 27)
-    add(limbs, state, high * high, unit + 52)
+    add(limbs, state, low * low, 0, unit)
+    add(limbs, state, high * low, 0, unit + 27)
+    add(limbs, state, high * high, 0, unit + 52)
 
 
 # ---- windows and limbs
@@ -211,14 +214,16 @@ def lowest_pattern(n: Numbers, exponent: int) -> int:
 
 
 @compiled
-def add(limbs: Integers, state: Integers, number: int, exponent: int) -> None:
-    """Add number x 2**exponent, a signed integer of 64 bits, to the limbs."""
-    place, shift = divmod(exponent - GRID_EXPONENT, LIMB_BITS)
-    low, high = (number & LIMB_MASK) << shift, (number >> LIMB_BITS) << shift
+def add(limbs: Integers, state: Integers, low: int, high: int, exponent: int) -> None:
+    """Add (low + high x 2**32) x 2**exponent to the limbs; both are signed integers of 64 bits, below 2**62."""
+    place, shift = (exponent - GRID_EXPONENT) >> 5, (exponent - GRID_EXPONENT) & 31
+    high += low >> LIMB_BITS
+    low = (low & LIMB_MASK) << shift
+    middle = (high & LIMB_MASK) << shift
     limbs[place] += low & LIMB_MASK
-    limbs[place + 1] += (low >> LIMB_BITS) + (high & LIMB_MASK)
-    limbs[place + 2] += high >> LIMB_BITS
-    # Each addition moves a limb by less than 2**34, so this many cannot overflow it.
+    limbs[place + 1] += (low >> LIMB_BITS) + (middle & LIMB_MASK)
+    limbs[place + 2] += (middle >> LIMB_BITS) + ((high >> LIMB_BITS) << shift)
+    # What the passes find moves a limb by less than 2**34, so this many additions cannot overflow one.
     state[ADDITIONS] += 1
     if state[ADDITIONS] >= CARRY_AFTER:
         carry(limbs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -52,9 +53,12 @@ def emitted(function: Callable[..., Any]) -> Callable[..., Any]:
     return cast("Callable[..., Any]", intrinsic(function))
 
 
+_type_of_tag = cache(TagType)  # asked for at every call
+
+
 @typeof_impl.register(Tag)
 def _type_of(tag: Tag, _: object) -> TagType:
-    return TagType(tag.format, tag.order)
+    return _type_of_tag(tag.format, tag.order)
 
 
 @unbox(TagType)
@@ -108,8 +112,9 @@ def numbers_of(scheme: Scheme) -> Numbers:
         special=bits.first_special,
         usable_low=1 if scheme.format is Format.FLOAT16 else low_field << bits.mantissa,
         usable_high=min(bits.first_special, (high_field + 1) << bits.mantissa),
-        # Sums of a chunk's digits stay below 2**63, and below 2**31 in each lane of 32 bits.
-        chunk=4096 if bits.size == 2 else 2048,
+        # A digit is at most 2**(width - 1), and a chunk has 512 values for a lane of 32 bits, at most 1,024 for
+        # one of 64: no lane overflows.
+        chunk=4096 if bits.size == 8 else 8192,
         fast_levels=fast.levels,
         fast_width=fast.width,
         fast_step=fast.step,
@@ -147,7 +152,7 @@ def numbers(_: Any, tag: TagType) -> Any:
 @emitted
 def fast_pass(_: Any, tag: TagType, address: Any, groups: Any, window: Any) -> Any:
     """The digit sums of the fast pass, then largest and smallest, as `vectors.fast_pass` says."""
-    result = types.UniTuple(_INT, tag.scheme.fast.levels + 2)
+    result = types.UniTuple(_INT, 2 * tag.scheme.fast.levels + 2)
 
     def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
         outputs = vectors.fast_pass(b, tag.scheme, tag.scheme.fast, *args[1:])
@@ -171,7 +176,7 @@ def survey_pass(_: Any, tag: TagType, address: Any, groups: Any) -> Any:
 @emitted
 def careful_pass(_: Any, tag: TagType, address: Any, groups: Any, window: Any, low: Any, high: Any) -> Any:
     """The digit sums of the careful pass, then the largest below, as `vectors.careful_pass` says."""
-    result = types.UniTuple(_INT, tag.scheme.careful.levels + 1)
+    result = types.UniTuple(_INT, 2 * tag.scheme.careful.levels + 1)
 
     def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
         outputs = vectors.careful_pass(b, tag.scheme, *args[1:])

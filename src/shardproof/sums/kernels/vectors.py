@@ -89,8 +89,9 @@ Term = Callable[[Value], Value]  # adds the term to its argument, in one roundin
 def fast_pass(b: Value, scheme: Scheme, digits: Digits, address: Value, groups: Value, window: Value) -> list[Value]:
     """Emit the pass that takes every value to lie inside the window; without digits, a mere survey.
 
-    Returns the sums of the digits, highest first; then the largest and the smallest nonzero magnitude pattern,
-    each less one (-1 and the largest unsigned number where there is none). They tell whether all did lie inside.
+    Returns the sums of the digits, highest first, each as two integers: low + high x 2**32; then the largest and
+    the smallest nonzero magnitude pattern, each less one (-1 and the largest unsigned number where there is none),
+    which tell whether all did lie inside.
     """
     words, magic = scheme.words, _magic(b, digits, window)
     mask, one = emit.same(words, scheme.format.bits.magnitude_mask), emit.same(words, 1)
@@ -121,7 +122,8 @@ def careful_pass(
 ) -> list[Value]:
     """Emit the pass that adds only values with low <= magnitude pattern < high; skips groups that have none.
 
-    Returns the sums of the digits, highest first; then the largest magnitude pattern below `low`, 0 for none.
+    Returns the sums of the digits, highest first, each as two integers: low + high x 2**32; then the largest
+    magnitude pattern below `low`, 0 for none.
     """
     words, magic = scheme.words, _magic(b, scheme.careful, window)
     mask, zero = emit.same(words, scheme.format.bits.magnitude_mask), emit.same(words, 0)
@@ -211,7 +213,7 @@ def _split(b: Value, magic: list[Value], sums: list[Value], term: Term, first: i
 def _totals(
     b: Value, scheme: Scheme, digits: Digits, magic: list[Value], sums: list[Value], groups: Value
 ) -> list[Value]:
-    """Take the magic numbers' own patterns off again and add the lanes, as 64-bit integers."""
+    """Take the magic numbers' own patterns off again and add the lanes: low x 1 and high x 2**32 for each level."""
     vectors = emit.UNROLL * (scheme.words.count // digits.integers.count)
     totals = []
     for level, (number, lanes) in enumerate(zip(magic, sums, strict=True)):
@@ -219,10 +221,18 @@ def _totals(
         times = _narrowed(b, b.mul(groups, ir.Constant(I64, terms)), digits.integers.element)
         pattern = b.bitcast(number, digits.integers)
         exact = b.sub(lanes, b.mul(pattern, emit.splat(b, times, digits.integers.count)))
-        if digits.bits < 64:
-            exact = b.sext(exact, ir.VectorType(I64, digits.integers.count))
-        totals.append(emit.reduced(b, "add", exact))
+        totals += _low_and_high(b, exact, signed=level > 0)
     return totals
+
+
+def _low_and_high(b: Value, lanes: Value, *, signed: bool) -> list[Value]:
+    """The sum of all lanes as two integers of 64 bits: the lower halves' and the upper halves'."""
+    if lanes.type.element.width == 32:
+        # Digits of the first level are not negative, and may need the bit that others need for their sign.
+        wide = ir.VectorType(I64, lanes.type.count)
+        return [emit.reduced(b, "add", (b.sext if signed else b.zext)(lanes, wide)), ir.Constant(I64, 0)]
+    low = emit.reduced(b, "add", b.and_(lanes, emit.same(lanes.type, 0xFFFFFFFF)))
+    return [low, emit.reduced(b, "add", b.ashr(lanes, emit.same(lanes.type, 32)))]
 
 
 # ---- values
