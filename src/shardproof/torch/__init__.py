@@ -2,6 +2,7 @@
 
 from shardproof.torch.clip import clip_grad_norm_, clip_with_norm_, get_total_norm
 from shardproof.torch.description import Description
+from shardproof.torch.loss_scale import share_bad_step
 from shardproof.torch.plan import ClipPlan
 
-__all__ = ["ClipPlan", "Description", "clip_grad_norm_", "clip_with_norm_", "get_total_norm"]
+__all__ = ["ClipPlan", "Description", "clip_grad_norm_", "clip_with_norm_", "get_total_norm", "share_bad_step"]

@@ -22,6 +22,7 @@ from shardproof.torch.gradients import (
     local_values,
     pieces,
 )
+from shardproof.torch.in_backward import stepped_in_backward
 from shardproof.torch.naming import is_dtensor
 from shardproof.torch.packet import WORD
 from shardproof.torch.reading import Read
@@ -92,6 +93,12 @@ def collect(held: Sequence[Held], gradient_of: Callable[[Tensor], Any], *, reduc
         if is_dtensor(gradient) and not _expected(each, gradient, reduced=reduced):
             local.stale = True
             return local
+        stepper = stepped_in_backward(tensor)
+        if stepper is not None:
+            local.problems.append(
+                f"{each.name} is stepped inside backward by {stepper}, before its gradient can be clipped; leave it "
+                "out of the plan, or step it after the clip"
+            )
         try:
             local.values.append(None if gradient is None else _values(each, tensor, gradient, reduced=reduced))
         except InvalidTypeError as error:

@@ -56,15 +56,19 @@ def of_power_sum(total: int, exponent: int, order: float, limit: float, eps: flo
 
 @dataclass(frozen=True)
 class Found:
-    """Norm and factor of each group, and the norm of each sum by itself."""
+    """Norm and factor of each group, and the norm of each sum by itself.
+
+    `finite`: whether every gradient value is; a norm that is infinite because it exceeds float64 is finite here.
+    """
 
     groups: Mapping[str, Norm]
     sums: Sequence[float]
+    finite: bool = True
 
 
 def not_finite(made: Buckets, norm: float) -> Found:
     """Every norm is NaN or inf and nothing is scaled."""
-    return Found({group: Norm(norm, 1.0) for group in made.groups}, [norm] * made.count)
+    return Found({group: Norm(norm, 1.0) for group in made.groups}, [norm] * made.count, finite=False)
 
 
 def of_sums(totals: Sequence[int], made: Buckets, asked: Request) -> Found:

@@ -15,7 +15,7 @@ from torch import Tensor
 from shardproof.errors import DisagreementError, InvalidValueError, ShardproofError
 from shardproof.layout import Mesh, Placement
 from shardproof.sums.kernels import Kernel, best_kernel, power_exponent
-from shardproof.torch import collecting, refusals
+from shardproof.torch import collecting, in_backward, optimizers, refusals
 from shardproof.torch.buckets import Buckets, buckets
 from shardproof.torch.catalog import Catalog, catalog
 from shardproof.torch.collecting import Held, Local, collect, looks, slice_weight
@@ -115,6 +115,7 @@ class ClipPlan:
         return plan
 
     def _prepare(self, parameters: Parameters, mesh: MeshLike | None, group: Any | None, said: Said) -> None:
+        in_backward.watch()
         self._source = Source(parameters)
         self._mesh, self._said = mesh, self._source.without_tensors(said)
         self._gradient_of: Callable[[Tensor], Any] = _gradient
@@ -162,18 +163,78 @@ class ClipPlan:
             UnequalCopiesError: with check_copies; names tensor and ranks; gradients untouched.
             ParticipationError: a rank did not take part within the group's timeout.
         """
-        found, local = self._measure(max_norm, norm_type, eps, error_if_nonfinite)
+        found, local = self._measure(*_asked(max_norm, norm_type, eps, error_if_nonfinite, self._said.groups))
+        self._scale(found, local)
+        return self._answer(found, local)
+
+    def clip_in_step_(
+        self,
+        optimizer: torch.optim.Optimizer | None,
+        max_norm: float | None,
+        scaler: torch.amp.GradScaler | None = None,
+        *,
+        norm_type: float = 2.0,
+        error_if_nonfinite: bool = False,
+        eps: float = 0.0,
+    ) -> Any:
+        """Clip and step in one pass: a fused optimizer divides by norm / max_norm as it reads the gradients.
+
+        Equal to `clip_` and then `optimizer.step()` within the roundings of one division, not bit by bit: the
+        kernel divides by norm / max_norm rounded to float32, and computes with gradients that are not rounded to
+        their dtype before. When some value of some rank is not finite, no rank steps: parameters, state and
+        gradients stay. Afterwards `.grad` holds the clipped gradients, and the optimizer's own attributes
+        grad_scale and found_inf are what they were. A collective call.
+
+        Args:
+            optimizer: torch's Adam, AdamW, SGD or Adagrad with fused=True, with just the plan's parameters; None
+                on a rank without parameters.
+            max_norm: the limit, >= 0, of the norm without loss scale; inf or None only steps; 0 steps with zeros.
+            scaler: a GradScaler or ShardedGradScaler; before or after `scaler.unscale_(optimizer)`. Before, the
+                loss scale is divided out in the same pass. `scaler.update()` remains to be called.
+            norm_type: as in `clip_`.
+            error_if_nonfinite: raise on every rank instead of skipping the step.
+            eps: as in `clip_`.
+
+        Returns:
+            The norm before clipping, without loss scale; as `clip_` does. NaN or inf when the step was skipped.
+
+        Raises:
+            InvalidValueError, InvalidTypeError: the optimizer or scaler cannot carry a clip; the text says why. On
+                ranks whose own can, DisagreementError. Nothing was touched on any rank.
+            And all that `clip_` raises, before anything is stepped.
+
+        >>> import torch
+        >>> weight = torch.nn.Parameter(torch.zeros(2))
+        >>> weight.grad = torch.tensor([3.0, 4.0])
+        >>> plan = ClipPlan([("weight", weight)])
+        >>> float(plan.clip_in_step_(torch.optim.SGD([weight], lr=1.0, fused=True), 2.5)), weight.tolist()
+        (5.0, [-1.5, -2.0])
+        """
+        asked, wrong = _asked(max_norm, norm_type, eps, error_if_nonfinite, self._said.groups)
+        step, unfit = optimizers.attempt(optimizer, scaler, lambda: self._source.tensors().tensors, self._said.groups)
+        asked = None if asked is None or step is None else optimizers.asked_of(step, asked)
+        found, local = self._measure(asked, wrong or unfit)
+        assert step is not None
+        factor = next(iter(found.groups.values())).factor
+        if not optimizers.fits(step, factor):
+            self._scale(found, local)
+            factor = 1.0
+        optimizers.take(step, factor, finite=found.finite)
+        return self._answer(optimizers.without_scale(step, found), local)
+
+    def _scale(self, found: Found, local: Local) -> None:
         for group, norm in found.groups.items():
             if norm.factor != 1.0:
                 collecting.scale_all(self._kernel, self._values_of(local, group), norm.factor)
-        return self._answer(found, next((each.device for each in local.values if each is not None), None))
 
     def _values_of(self, local: Local, group: str) -> list[Tensor]:
         numbers = set(self._buckets.groups[group])
         pairs = zip(self._held, local.values, strict=True)
         return [values for each, values in pairs if values is not None and each.bucket in numbers]
 
-    def _answer(self, found: Found, device: torch.device | None) -> Any:
+    def _answer(self, found: Found, local: Local) -> Any:
+        device = next((each.device for each in local.values if each is not None), None)
+
         def scalar(value: float) -> Tensor:
             return torch.tensor(value, dtype=torch.float64, device=device)
 
@@ -195,14 +256,11 @@ class ClipPlan:
 
     # ---- one call
 
-    def _measure(
-        self, max_norm: object, norm_type: object, eps: object, error_if_nonfinite: object
-    ) -> tuple[Found, Local]:
+    def _measure(self, asked: Request | None, wrong: ShardproofError | None) -> tuple[Found, Local]:
         """One packet, or more where the plan is stale, copies lack gradients or summands have to be reduced.
 
         Which path is taken follows from the summed packet, which is the same on every rank.
         """
-        asked, wrong = _asked(max_norm, norm_type, eps, error_if_nonfinite, self._said.groups)
         owners: dict[int, bool] = {}
         reduced = False
         for _ in range(REBUILDS + 3):

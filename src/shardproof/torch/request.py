@@ -15,12 +15,16 @@ from shardproof.sums.kernels import LARGEST_POWER
 
 @dataclass(frozen=True)
 class Request:
-    """What one call asks for; every rank must ask for the same. `limits`: group -> limit, or one for all under ""."""
+    """What one call asks for; every rank must ask for the same.
+
+    `limits`: group -> limit, or one for all under "". `note`: what else ranks must agree on, as text.
+    """
 
     limits: tuple[tuple[str, float], ...]
     order: float
     eps: float
     error_if_nonfinite: bool
+    note: str = ""
 
     def limit(self, group: str) -> float:
         """The limit of one group."""
@@ -31,7 +35,7 @@ class Request:
         limit = dict(self.limits) if self.limits[0][0] != EVERY else self.limits[0][1]
         return (
             f"max_norm={limit!r}, norm_type={self.order!r}, eps={self.eps!r}, "
-            f"error_if_nonfinite={self.error_if_nonfinite}"
+            f"error_if_nonfinite={self.error_if_nonfinite}{self.note}"
         )
 
 

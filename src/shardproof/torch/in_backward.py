@@ -1,0 +1,52 @@
+"""Optimizers that step inside backward: their gradients are spent before anything can be clipped."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.weak import WeakTensorKeyDictionary
+
+_stepped: Any = WeakTensorKeyDictionary()
+"""Parameters whose last step was taken inside a backward pass -> the name of the optimizer that took it."""
+
+OUTSIDE = -1
+"""What autograd answers when it is asked for the number of the running backward pass and there is none."""
+
+
+@cache
+def watch() -> None:
+    """Have every torch optimizer note, from now on, which parameters it steps inside a backward pass."""
+    register_optimizer_step_pre_hook(_note)
+
+
+def _note(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    del args, kwargs
+    # A compiled step never runs inside backward, and the question below would break its graph.
+    if torch.compiler.is_compiling():
+        return
+    inside = torch._C._current_graph_task_id() != OUTSIDE
+    if not inside and not _stepped:
+        return
+    for parameter in (each for group in optimizer.param_groups for each in group["params"]):
+        if parameter.grad is None:
+            continue
+        if inside:
+            _stepped[parameter] = type(optimizer).__name__
+        else:
+            _stepped.pop(parameter, None)
+
+
+def stepped_in_backward(tensor: Tensor) -> str | None:
+    """The name of the optimizer that steps this parameter inside backward; None when nothing says so.
+
+    Certain signs only: the mark that `torch.distributed.optim._apply_optimizer_in_backward` leaves, or a step
+    that was seen to run inside a backward pass since the first plan of this process was made.
+    """
+    inside = tensor.__dict__.get("_in_backward_optimizers")
+    if inside:
+        return type(inside[-1]).__name__
+    return _stepped.get(tensor) if _stepped else None
