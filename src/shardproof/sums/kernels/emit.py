@@ -17,6 +17,8 @@ VECTOR_BYTES: Final = 64
 UNROLL: Final = 4
 GROUP_BYTES: Final = VECTOR_BYTES * UNROLL
 """A loop's step: memory is read in groups of this size, of any alignment."""
+FETCH_AHEAD: Final = 4096
+"""Bytes between what a loop reads and what it fetches into the cache for later."""
 
 
 def same(vector: Value, number: float) -> Value:
@@ -90,10 +92,12 @@ def loop(
     groups: Value,
     start: Sequence[Value],
     body: Callable[[list[Value], list[Value]], list[Value]],
+    end: Value = None,
 ) -> list[Value]:
     """Emit a loop over `groups` groups of memory (at least one) and return the state that it ends with.
 
-    `body` gets the state and the pointers of a group's vectors, and returns the next state.
+    `body` gets the state and the pointers of a group's vectors, and returns the next state. With `end`, an
+    address, what lies ahead but not beyond it is fetched into the cache early.
     """
     entry, block, done = b.block, b.append_basic_block("group"), b.append_basic_block("done")
     base = b.inttoptr(address, vector.as_pointer())
@@ -104,12 +108,25 @@ def loop(
         phi.add_incoming(value, entry)
     first = b.mul(state[0], ir.Constant(I64, UNROLL))
     pointers = [b.gep(base, [b.add(first, ir.Constant(I64, place))], source_etype=vector) for place in range(UNROLL)]
+    if end is not None:
+        _fetch_ahead(b, pointers, end)
     following = [b.add(state[0], ir.Constant(I64, 1)), *body(state[1:], pointers)]
     for phi, value in zip(state, following, strict=True):
         phi.add_incoming(value, b.block)
     b.cbranch(b.icmp_signed("<", following[0], groups), block, done)
     b.position_at_end(done)
     return following[1:]
+
+
+def _fetch_ahead(b: Value, pointers: list[Value], end: Value) -> None:
+    # The hardware fetches ahead by itself, but not into the next page of 4 KiB: docs/performance.md.
+    kinds = [BYTE.as_pointer(), I32, I32, I32]
+    prefetch = b.module.declare_intrinsic("llvm.prefetch", kinds[:1], ir.FunctionType(ir.VoidType(), kinds))
+    read, keep, data = ir.Constant(I32, 0), ir.Constant(I32, 3), ir.Constant(I32, 1)
+    for pointer in pointers:
+        ahead = b.add(b.ptrtoint(pointer, I64), ir.Constant(I64, FETCH_AHEAD))
+        nearest = b.select(b.icmp_signed("<", ahead, end), ahead, end)
+        b.call(prefetch, [b.inttoptr(nearest, kinds[0]), read, keep, data])
 
 
 def when(b: Value, condition: Value, state: Sequence[Value], body: Callable[[list[Value]], list[Value]]) -> list[Value]:

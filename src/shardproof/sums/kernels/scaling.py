@@ -18,7 +18,7 @@ from shardproof.sums.kernels.tags import GROUP_BYTES, Tag, TagType, copied, emit
 _INT: Final = types.int64
 
 
-def emit_scaling(b: Value, format: Format, address: Value, groups: Value, factor: Value) -> None:
+def emit_scaling(b: Value, format: Format, address: Value, groups: Value, end: Value, factor: Value) -> None:
     """Emit the loop over `groups` groups of memory."""
     bits = 8 * format.bits.size
     words = ir.VectorType(ir.IntType(bits), 8 * emit.VECTOR_BYTES // bits)
@@ -30,7 +30,7 @@ def emit_scaling(b: Value, format: Format, address: Value, groups: Value, factor
             b.store(_scaled(b, format, word, factors), pointer, align=1)
         return state
 
-    emit.loop(b, words, address, groups, [], body)
+    emit.loop(b, words, address, groups, [], body, end)
 
 
 def _scaled(b: Value, format: Format, word: Value, factors: Value) -> Value:
@@ -92,14 +92,14 @@ def _with_signs(b: Value, results: Value, values: Value) -> Value:
 
 
 @emitted
-def scaled_groups(_: Any, tag: TagType, address: Any, groups: Any, factor: Any) -> Any:
+def scaled_groups(_: Any, tag: TagType, address: Any, groups: Any, end: Any, factor: Any) -> Any:
     """Scale `groups` groups of memory in place."""
 
     def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
         emit_scaling(b, tag.format, *args[1:])
         return context.get_dummy_value()
 
-    return types.void(tag, _INT, _INT, types.float64), generate
+    return types.void(tag, _INT, _INT, _INT, types.float64), generate
 
 
 @emitted
@@ -138,11 +138,11 @@ def scale_sweep(
             address, size = addresses[piece] + first * n.size, (last - first) * n.size
             groups = size // GROUP_BYTES
             if groups:
-                scaled_groups(tag, address, groups, factor)
+                scaled_groups(tag, address, groups, address + size, factor)
             rest = size - groups * GROUP_BYTES
             if rest:
                 copied(copy, address + size - rest, rest)
-                scaled_groups(tag, copy, 1, factor)
+                scaled_groups(tag, copy, 1, copy, factor)
                 copied(address + size - rest, copy, rest)
 
 

@@ -65,38 +65,41 @@ def sweep(
             take = min(last - first, n.chunk - filled)
             if last - first >= n.chunk:
                 take = n.chunk
-                one_chunk(tag, address, take, summing, limbs, state)
+                one_chunk(tag, address, take, addresses[piece] + last * n.size, summing, limbs, state)
             else:
                 copied(gathered + filled * n.size, address, take * n.size)
                 filled += take
                 if filled == n.chunk:
-                    one_chunk(tag, gathered, filled, summing, limbs, state)
+                    one_chunk(tag, gathered, filled, gathered, summing, limbs, state)
                     filled = 0
             first += take
     if filled:
         buffer[filled * n.size : -(-filled * n.size // GROUP_BYTES) * GROUP_BYTES] = 0
-        one_chunk(tag, gathered, filled, summing, limbs, state)
+        one_chunk(tag, gathered, filled, gathered, summing, limbs, state)
     carry(limbs)
 
 
 @compiled
-def one_chunk(tag: Tag, address: int, count: int, summing: bool, limbs: Integers, state: Integers) -> None:
-    """Add a chunk, or note its largest magnitude; memory is readable, and zero, to the end of the last group."""
+def one_chunk(tag: Tag, address: int, count: int, end: int, summing: bool, limbs: Integers, state: Integers) -> None:
+    """Add a chunk, or note its largest magnitude.
+
+    Memory is readable, and zero, to the end of the last group. What follows up to the address `end` is next.
+    """
     groups = -(-count * numbers(tag).size // GROUP_BYTES)
     if not summing:
-        note_largest(tag, address, groups, state)
-    elif state[CAREFUL] > 0 or not add_fast(tag, address, groups, limbs, state):
+        note_largest(tag, address, groups, end, state)
+    elif state[CAREFUL] > 0 or not add_fast(tag, address, groups, end, limbs, state):
         state[CAREFUL] = CAREFUL_CHUNKS if state[CAREFUL] <= 0 else state[CAREFUL] - 1
-        add_careful(tag, address, groups, limbs, state)
+        add_careful(tag, address, groups, end, limbs, state)
 
 
 @compiled
-def add_fast(tag: Tag, address: int, groups: int, limbs: Integers, state: Integers) -> bool:
+def add_fast(tag: Tag, address: int, groups: int, end: int, limbs: Integers, state: Integers) -> bool:
     """Add a chunk in one pass; in a second where the window was wrong. False, and nothing added, where none fits."""
     n = numbers(tag)
     while True:
         window = state[WINDOW]
-        found = fast_pass(tag, address, groups, window)
+        found = fast_pass(tag, address, groups, end, window)
         largest, smallest = found[2 * n.fast_levels] + 1, found[2 * n.fast_levels + 1] + 1
         if largest == 0:
             return True
@@ -115,10 +118,10 @@ def add_fast(tag: Tag, address: int, groups: int, limbs: Integers, state: Intege
 
 
 @compiled
-def add_careful(tag: Tag, address: int, groups: int, limbs: Integers, state: Integers) -> None:
+def add_careful(tag: Tag, address: int, groups: int, end: int, limbs: Integers, state: Integers) -> None:
     """Add a chunk of any contents: windows from the largest magnitude down until nothing is left."""
     n = numbers(tag)
-    found = survey_pass(tag, address, groups)
+    found = survey_pass(tag, address, groups, end)
     largest, smallest = found[0] + 1, found[1] + 1
     if largest == 0:
         return
@@ -137,10 +140,10 @@ def add_careful(tag: Tag, address: int, groups: int, limbs: Integers, state: Int
 
 
 @compiled
-def note_largest(tag: Tag, address: int, groups: int, state: Integers) -> None:
+def note_largest(tag: Tag, address: int, groups: int, end: int, state: Integers) -> None:
     """Note the largest finite magnitude pattern of a chunk, and count what is not finite."""
     n = numbers(tag)
-    largest = survey_pass(tag, address, groups)[0] + 1
+    largest = survey_pass(tag, address, groups, end)[0] + 1
     if largest >= n.special:
         for place in range(groups * GROUP_BYTES // n.size):
             count_special(n, word_at(tag, address + place * n.size) & n.mask, state)

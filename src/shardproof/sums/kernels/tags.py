@@ -150,7 +150,7 @@ def numbers(_: Any, tag: TagType) -> Any:
 
 
 @emitted
-def fast_pass(_: Any, tag: TagType, address: Any, groups: Any, window: Any) -> Any:
+def fast_pass(_: Any, tag: TagType, address: Any, groups: Any, end: Any, window: Any) -> Any:
     """The digit sums of the fast pass, then largest and smallest, as `vectors.fast_pass` says."""
     result = types.UniTuple(_INT, 2 * tag.scheme.fast.levels + 2)
 
@@ -158,19 +158,20 @@ def fast_pass(_: Any, tag: TagType, address: Any, groups: Any, window: Any) -> A
         outputs = vectors.fast_pass(b, tag.scheme, tag.scheme.fast, *args[1:])
         return context.make_tuple(b, signature.return_type, outputs)
 
-    return result(tag, _INT, _INT, _INT), generate
+    return result(tag, _INT, _INT, _INT, _INT), generate
 
 
 @emitted
-def survey_pass(_: Any, tag: TagType, address: Any, groups: Any) -> Any:
+def survey_pass(_: Any, tag: TagType, address: Any, groups: Any, end: Any) -> Any:
     """Largest and smallest only, as `vectors.fast_pass` says."""
 
     def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
         none = Digits(tag.scheme.fast.element, 0)
-        outputs = vectors.fast_pass(b, tag.scheme, none, args[1], args[2], ir.Constant(emit.I64, 0))
+        no_window = ir.Constant(emit.I64, 0)
+        outputs = vectors.fast_pass(b, tag.scheme, none, *[*args[1:], no_window])
         return context.make_tuple(b, signature.return_type, outputs)
 
-    return types.UniTuple(_INT, 2)(tag, _INT, _INT), generate
+    return types.UniTuple(_INT, 2)(tag, _INT, _INT, _INT), generate
 
 
 @emitted

@@ -86,7 +86,9 @@ SCHEMES: Final = {
 Term = Callable[[Value], Value]  # adds the term to its argument, in one rounding
 
 
-def fast_pass(b: Value, scheme: Scheme, digits: Digits, address: Value, groups: Value, window: Value) -> list[Value]:
+def fast_pass(
+    b: Value, scheme: Scheme, digits: Digits, address: Value, groups: Value, end: Value, window: Value
+) -> list[Value]:
     """Emit the pass that takes every value to lie inside the window; without digits, a mere survey.
 
     Returns the sums of the digits, highest first, each as two integers: low + high x 2**32; then the largest and
@@ -109,7 +111,7 @@ def fast_pass(b: Value, scheme: Scheme, digits: Digits, address: Value, groups: 
 
     none = emit.same(words, -1)
     start = [*[emit.same(digits.integers, 0)] * digits.levels, none, none]
-    *sums, large, small = emit.loop(b, words, address, groups, start, body)
+    *sums, large, small = emit.loop(b, words, address, groups, start, body, end)
     return [
         *_totals(b, scheme, digits, magic, sums, groups),
         _as_int64(b, emit.reduced(b, "smax", large), signed=True),
