@@ -245,8 +245,8 @@ def sparse(coalesced):
 
 
 def test_sparse_gradient():
-    """torch raises NotImplementedError; here a coalesced one is clipped, an uncoalesced one refused with the reason."""
-    with pytest.raises(NotImplementedError):
+    """torch raises; here a coalesced one is clipped, an uncoalesced one refused with the reason."""
+    with pytest.raises(RuntimeError, match="Sparse"):
         of_torch([sparse(coalesced=True)], 1.0)
     weight = sparse(coalesced=True)
     assert float(clip_grad_norm_([weight], 1.0)) == 5.0
