@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from datetime import timedelta
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -599,7 +598,7 @@ def test_missing_ranks_are_found_exactly(drawn):
     """By halving, whatever their number and place."""
     ranks, missing = drawn
     store = dist.HashStore()
-    call = roll_call.Call(SimpleNamespace(group_name="g"), tuple(range(ranks)), 0, 7, "sum")
+    call = roll_call.Call(Group(), tuple(range(ranks)), 0, 7, "sum")
     for rank in set(range(ranks)) - missing:
         store.set(call.key(7, rank), "sum")
         store.set(call.key(6, rank), "sum")
@@ -624,3 +623,33 @@ def test_a_store_that_never_answers_is_not_waited_for():
     assert roll_call._in_time(never.wait, 0.1) is None
     never.set()
     assert roll_call._in_time(lambda: "here", 10.0) == "here"
+
+
+class Group:
+    """What a note needs of a process group."""
+
+    group_name = "g"
+
+
+class EndsAfter:
+    """A store whose host ends after some seconds."""
+
+    def __init__(self, seconds):
+        self.store, self.end = dist.HashStore(), time.monotonic() + seconds
+
+    def __getattr__(self, name):
+        if time.monotonic() > self.end:
+            raise RuntimeError("Broken pipe")
+        return getattr(self.store, name)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(0.3, None), (1.5, {0: "sum", 2: "gather"}), (60, {0: "sum", 2: "gather"})]
+)
+def test_a_store_that_ends_while_it_is_asked(monkeypatch, seconds, told):
+    """Silence counts only when it lasted so long that a living rank would have left a note."""
+    store = EndsAfter(seconds)
+    monkeypatch.setattr(roll_call, "_store", lambda: store)
+    call = roll_call.Call(Group(), (0, 1, 2), 0, 4, "sum")
+    store.set(call.key(4, 2), "gather")
+    assert roll_call.answers(call) == told

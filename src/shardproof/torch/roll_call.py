@@ -50,25 +50,40 @@ def others_failed(call: Call) -> bool | None:
     return _in_time(lambda: bool(_store().check([call.key(call.number, "failed")])), ASKING)
 
 
+@dataclass
+class _Asked:
+    """What asking has brought so far: rank -> what failed there, and how long it took to the last look."""
+
+    told: dict[int, str]
+    seconds: float = 0.0
+
+
 def answers(call: Call) -> dict[int, str] | None:
     """Leave a note and read those of the others: rank -> the collective that failed there. None without a store.
 
     A rank that is not in it left no note within ASKING: it ended, hangs, or has not made this call.
     """
-    return _in_time(lambda: _ask(call, time.monotonic() + ASKING), 2 * ASKING)
+    asked = _Asked({})
+    finished = _in_time(lambda: _ask(call, asked), 2 * ASKING)
+    # The host of the store may raise its own error and end a little before the others have done asking; by then
+    # they have all had the time to leave their notes.
+    return asked.told if finished or asked.seconds > 2 * LOOK else None
 
 
-def _ask(call: Call, end: float) -> dict[int, str]:
-    store = _store()
+def _ask(call: Call, asked: _Asked) -> bool:
+    store, begun = _store(), time.monotonic()
     _leave_notes(store, call)
     left = list(call.ranks)
     while True:
-        left = _missing(store, call, left)
-        if not left or time.monotonic() > end:
-            break
+        missing = set(_missing(store, call, left))
+        for rank in left:
+            if rank not in missing:
+                asked.told[rank] = store.get(call.key(call.number, rank)).decode()
+        left = [rank for rank in left if rank in missing]
+        asked.seconds = time.monotonic() - begun
+        if not left or asked.seconds > ASKING:
+            return True
         time.sleep(0.05)
-    here = [rank for rank in call.ranks if rank not in set(left)]
-    return {rank: store.get(call.key(call.number, rank)).decode() for rank in here}
 
 
 def _leave_notes(store: Any, call: Call) -> None:
