@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from itertools import chain
 
 from shardproof.sums import GRID_EXPONENT
-from shardproof.sums.kernels import Format, Tally
+from shardproof.sums.kernels import Format, Kernel, Order, Tally, scale, tally
 
 CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 GUARD = b"\xa5"
@@ -59,6 +60,7 @@ class Pieces:
         return set(raw) == set(GUARD)
 
 
+@lru_cache(maxsize=1 << 17)
 def value_of(format: Format, pattern: int) -> Fraction | float:
     """What a pattern stands for, from the formats' definition; NaN and infinities as floats."""
     bits = format.bits
@@ -91,6 +93,7 @@ def expected_tally(format: Format, pieces: Sequence[Sequence[int]], order: int) 
     return Tally(int(on_grid), nans, infs)
 
 
+@lru_cache(maxsize=1 << 17)
 def expected_scaled(format: Format, pattern: int, factor: float) -> Fraction | float:
     """float64(value) x factor as a float64, rounded once to the format, ties to even, by fractions."""
     value = value_of(format, pattern)
@@ -110,3 +113,22 @@ def expected_scaled(format: Format, pattern: int, factor: float) -> Fraction | f
 def sign_of(format: Format, pattern: int) -> int:
     """The sign bit."""
     return pattern >> (format.bits.exponent + format.bits.mantissa)
+
+
+def check_tally(kernel: Kernel, pieces: Pieces, order: Order, threads: int = 1) -> None:
+    """The kernel's tally is that of rational arithmetic, and memory is as it was."""
+    assert tally(kernel, *pieces.arguments, order, threads) == expected_tally(pieces.format, pieces.pieces, order)
+    assert pieces.read() == [list(piece) for piece in pieces.pieces]
+
+
+def check_scale(kernel: Kernel, pieces: Pieces, factor: float, threads: int = 1) -> None:
+    """The kernel's products are those of rational arithmetic, signs of zeros too, and nothing else has changed."""
+    scale(kernel, *pieces.arguments, factor, threads)
+    format = pieces.format
+    for before, after in zip(pieces.pieces, pieces.read(), strict=True):
+        for old, new in zip(before, after, strict=True):
+            wanted, found = expected_scaled(format, old, factor), value_of(format, new)
+            assert wanted == found or (wanted != wanted and found != found), (hex(old), hex(new))
+            if found == found and (found or format.bits.specials != "fnuz"):
+                assert sign_of(format, old) == sign_of(format, new), (hex(old), hex(new))
+    assert pieces.guards_are_whole()

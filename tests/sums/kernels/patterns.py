@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 
 from shardproof.sums.kernels import Format
 
@@ -34,6 +35,7 @@ def corner_patterns(format: Format) -> list[int]:
     return kept + [magnitude | bits.magnitude_mask + 1 for magnitude in kept]
 
 
+@cache
 def streams(format: Format) -> dict[str, list[int]]:
     """Named runs of 5,000 to 20,000 values, long enough to cross chunks of any kernel's size."""
     bits = format.bits

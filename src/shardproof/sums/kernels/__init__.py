@@ -9,13 +9,14 @@ from __future__ import annotations
 from shardproof.sums.kernels.calls import best_kernel, largest, load_kernel, powers, scale, tally
 from shardproof.sums.kernels.formats import Format
 from shardproof.sums.kernels.powers import LARGEST_POWER, norm_of_powers, power_exponent
-from shardproof.sums.kernels.protocol import Kernel, Largest, Tally
+from shardproof.sums.kernels.protocol import Kernel, Largest, Order, Tally
 
 __all__ = [
     "LARGEST_POWER",
     "Format",
     "Kernel",
     "Largest",
+    "Order",
     "Tally",
     "best_kernel",
     "largest",

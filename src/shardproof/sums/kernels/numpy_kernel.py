@@ -19,8 +19,9 @@ from shardproof.sums.kernels.python_kernel import decoded, encoded
 Words = NDArray[np.unsignedinteger[Any]]
 Integers = NDArray[np.uint64]
 
-# 16,384 values: every intermediate array is 128 KiB and stays in the second-level cache.
-CHUNK = 1 << 14
+# Values for each size of a value: intermediate arrays of up to 128 KiB stay in the second-level cache, and eight
+# of them at a time, which 64-bit values take, stay below 1 MiB.
+CHUNK = {1: 1 << 14, 2: 1 << 14, 4: 1 << 14, 8: 3 << 12}
 # A digit is below 2**28 and a chunk's sum of digits below 2**42, so 2**20 chunks stay below 2**62.
 _FLUSH = 1 << 20
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -76,15 +77,15 @@ def scale(format: Format, addresses: Sequence[int], counts: Sequence[int], facto
 
 
 def _chunks(format: Format, addresses: Sequence[int], counts: Sequence[int]) -> Iterator[Words]:
-    """Chunks of at most CHUNK patterns; small pieces are gathered, so that none costs a round of calls."""
-    buffer = np.empty(CHUNK, _UNSIGNED[format.bits.size])
-    filled = 0
+    """Chunks of a limited size; small pieces are gathered, so that none costs a round of calls."""
+    chunk = CHUNK[format.bits.size]
+    buffer, filled = np.empty(chunk, _UNSIGNED[format.bits.size]), 0
     for address, count in zip(addresses, counts, strict=True):
         for words in _piece(format, address, count):
-            if filled + words.size > CHUNK:
+            if filled + words.size > chunk:
                 yield buffer[:filled]
                 filled = 0
-            if words.size == CHUNK:
+            if words.size == chunk:
                 yield words
             else:
                 buffer[filled : filled + words.size] = words
@@ -99,8 +100,8 @@ def _piece(format: Format, address: int, count: int) -> Iterator[Words]:
     size = format.bits.size
     memory = (ctypes.c_char * (count * size)).from_address(address)
     words: Words = np.frombuffer(memoryview(memory), np.dtype(_UNSIGNED[size]))
-    for start in range(0, count, CHUNK):
-        yield words[start : start + CHUNK]
+    for start in range(0, count, CHUNK[size]):
+        yield words[start : start + CHUNK[size]]
 
 
 def _without_specials(bits: Bits, words: Words) -> tuple[int, int, Words]:

@@ -218,7 +218,7 @@ def lowest_pattern(n: Numbers, exponent: int) -> int:
 
 @compiled
 def add(limbs: Integers, state: Integers, low: int, high: int, exponent: int) -> None:
-    """Add (low + high x 2**32) x 2**exponent to the limbs; both are signed integers of 64 bits, below 2**62."""
+    """Add (low + high x 2**32) x 2**exponent to the limbs; -2**36 <= low < 2**54 and -2**33 <= high <= 2**33."""
     place, shift = (exponent - GRID_EXPONENT) >> 5, (exponent - GRID_EXPONENT) & 31
     high += low >> LIMB_BITS
     low = (low & LIMB_MASK) << shift
@@ -226,7 +226,7 @@ def add(limbs: Integers, state: Integers, low: int, high: int, exponent: int) ->
     limbs[place] += low & LIMB_MASK
     limbs[place + 1] += (low >> LIMB_BITS) + (middle & LIMB_MASK)
     limbs[place + 2] += (middle >> LIMB_BITS) + ((high >> LIMB_BITS) << shift)
-    # What the passes find moves a limb by less than 2**34, so this many additions cannot overflow one.
+    # This moves a limb by less than 2**34, so that many additions cannot overflow one.
     state[ADDITIONS] += 1
     if state[ADDITIONS] >= CARRY_AFTER:
         carry(limbs)
