@@ -9,10 +9,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo test check clean
+.PHONY: help setup demo test test-hosts check clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | expand -t 8
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 12
 	@echo "PYTHON=python3.12 (any target) makes .venv with that interpreter; 3.11, 3.12 and 3.13 are supported."
 
 setup: $(VENV)/.tools ## make .venv and install the package, torch and the development tools
@@ -25,6 +25,9 @@ test: check ## check, then every test: the quick ones first, then those that sta
 	@$(BIN)/python -m pytest -q -m "not processes"
 	@echo "tests that start ranks and child processes (a few minutes):"
 	@$(BIN)/python -m pytest -q -m processes
+
+test-hosts: $(VENV)/.tools ## the clip across four hosts in network namespaces; needs root and iproute2 (two minutes)
+	@$(BIN)/python -m pytest -q -rs tests/hosts/four_hosts.py
 
 check: $(VENV)/.tools ## ruff, ruff format, mypy --strict on src, import contracts
 	@echo "check: ruff, ruff format, mypy, import contracts"

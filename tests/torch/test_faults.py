@@ -15,7 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ranks import DIED, on_ranks
 
-from shardproof import DisagreementError, NonFiniteGradientError, ParticipationError, PlacementError, global_norm
+from shardproof import (
+    DisagreementError,
+    InvalidValueError,
+    NonFiniteGradientError,
+    ParticipationError,
+    PlacementError,
+    global_norm,
+)
 from shardproof.torch import roll_call
 
 pytestmark = pytest.mark.processes
@@ -380,6 +387,33 @@ def test_a_rank_that_calls_with_something_else(warm):
             if kind is DisagreementError:
                 assert "rank" in text
                 assert named in text
+
+
+def unusable(rank):
+    from shardproof.torch import clip_grad_norm_
+
+    model = Model(rank, 3)
+    limit = model.clip(-1.0 if rank == 1 else 1.0)
+    right(model)
+    # Two elements in one place of memory cannot be scaled in place.
+    expanded = parameter([0.0, 0.0])
+    expanded.grad = torch.ones(1).expand(2)
+    with pytest.raises((InvalidValueError, DisagreementError)) as caught:
+        clip_grad_norm_([("shard", expanded if rank == 1 else model.shard)], 1.0, placements="shard")
+    right(model)
+    gradient = caught.type, str(caught.value)
+    return limit, gradient
+
+
+def test_a_rank_with_an_unusable_limit_or_gradient():
+    """It raises its own error, the others that of this rank; all in the same call."""
+    for rank, ((kind, text, untouched), gradient) in enumerate(on_ranks(3, unusable, timeout=30)):
+        assert kind is (InvalidValueError if rank == 1 else DisagreementError)
+        assert "-1" in text
+        assert rank == 1 or "rank 1: " in text
+        assert untouched
+        assert gradient[0] is (InvalidValueError if rank == 1 else DisagreementError)
+        assert "rank 1: the gradient of shard" in gradient[1]
 
 
 def lists_less_at_first(rank):
