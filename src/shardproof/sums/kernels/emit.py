@@ -100,16 +100,16 @@ def loop(
     address, what lies ahead but not beyond it is fetched into the cache early.
     """
     entry, block, done = b.block, b.append_basic_block("group"), b.append_basic_block("done")
-    base = b.inttoptr(address, vector.as_pointer())
     b.branch(block)
     b.position_at_end(block)
     state = [b.phi(value.type) for value in (ir.Constant(I64, 0), *start)]
     for phi, value in zip(state, (ir.Constant(I64, 0), *start), strict=True):
         phi.add_incoming(value, entry)
-    first = b.mul(state[0], ir.Constant(I64, UNROLL))
-    pointers = [b.gep(base, [b.add(first, ir.Constant(I64, place))], source_etype=vector) for place in range(UNROLL)]
+    first = b.add(address, b.mul(state[0], ir.Constant(I64, GROUP_BYTES)))
+    addresses = [b.add(first, ir.Constant(I64, place * VECTOR_BYTES)) for place in range(UNROLL)]
+    pointers = [b.inttoptr(place, vector.as_pointer()) for place in addresses]
     if end is not None:
-        _fetch_ahead(b, pointers, end)
+        _fetch_ahead(b, addresses, end)
     following = [b.add(state[0], ir.Constant(I64, 1)), *body(state[1:], pointers)]
     for phi, value in zip(state, following, strict=True):
         phi.add_incoming(value, b.block)
@@ -118,13 +118,13 @@ def loop(
     return following[1:]
 
 
-def _fetch_ahead(b: Value, pointers: list[Value], end: Value) -> None:
+def _fetch_ahead(b: Value, addresses: list[Value], end: Value) -> None:
     # The hardware fetches ahead by itself, but not into the next page of 4 KiB: docs/performance.md.
     kinds = [BYTE.as_pointer(), I32, I32, I32]
     prefetch = b.module.declare_intrinsic("llvm.prefetch", kinds[:1], ir.FunctionType(ir.VoidType(), kinds))
     read, keep, data = ir.Constant(I32, 0), ir.Constant(I32, 3), ir.Constant(I32, 1)
-    for pointer in pointers:
-        ahead = b.add(b.ptrtoint(pointer, I64), ir.Constant(I64, FETCH_AHEAD))
+    for address in addresses:
+        ahead = b.add(address, ir.Constant(I64, FETCH_AHEAD))
         nearest = b.select(b.icmp_signed("<", ahead, end), ahead, end)
         b.call(prefetch, [b.inttoptr(nearest, kinds[0]), read, keep, data])
 

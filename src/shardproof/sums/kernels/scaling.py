@@ -26,7 +26,7 @@ def emit_scaling(b: Value, format: Format, address: Value, groups: Value, end: V
 
     def body(state: list[Value], pointers: list[Value]) -> list[Value]:
         for pointer in pointers:
-            word = b.load(pointer, align=1, typ=words)
+            word = b.load(pointer, align=1)
             b.store(_scaled(b, format, word, factors), pointer, align=1)
         return state
 
@@ -107,7 +107,7 @@ def byte_at(_: Any, address: Any) -> Any:
     """The byte at an address."""
 
     def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
-        return b.zext(b.load(b.inttoptr(args[0], emit.BYTE.as_pointer()), typ=emit.BYTE), I64)
+        return b.zext(b.load(b.inttoptr(args[0], emit.BYTE.as_pointer())), I64)
 
     return _INT(_INT), generate
 

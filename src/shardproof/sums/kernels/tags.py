@@ -192,7 +192,7 @@ def word_at(_: Any, tag: TagType, address: Any) -> Any:
 
     def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
         word = tag.scheme.words.element
-        loaded = b.load(b.inttoptr(args[1], word.as_pointer()), align=1, typ=word)
+        loaded = b.load(b.inttoptr(args[1], word.as_pointer()), align=1)
         return loaded if word.width == 64 else b.zext(loaded, emit.I64)
 
     return _INT(tag, _INT), generate

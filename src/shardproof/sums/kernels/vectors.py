@@ -101,7 +101,7 @@ def fast_pass(
     def body(state: list[Value], pointers: list[Value]) -> list[Value]:
         *sums, large, small = state
         for pointer in pointers:
-            word = b.load(pointer, align=1, typ=words)
+            word = b.load(pointer, align=1)
             # Zero wraps round to the smallest signed and the largest unsigned number: it is ignored by both.
             less_one = b.sub(b.and_(word, mask), one)
             large = emit.intrinsic(b, "smax", large, less_one)
@@ -134,7 +134,7 @@ def careful_pass(
 
     def body(state: list[Value], pointers: list[Value]) -> list[Value]:
         *sums, entered, below = state
-        loaded, inside = [b.load(pointer, align=1, typ=words) for pointer in pointers], []
+        loaded, inside = [b.load(pointer, align=1) for pointer in pointers], []
         for word in loaded:
             magnitude = b.and_(word, mask)
             inside.append(b.icmp_unsigned("<", b.sub(magnitude, lows), reach))
