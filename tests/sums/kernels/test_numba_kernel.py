@@ -197,3 +197,21 @@ def test_scale_on_pieces_that_share_a_group_of_memory():
     addresses = [values.ctypes.data + 4 * start for start in starts]
     scale(KERNEL, Format.FLOAT32, addresses, counts, 0.5)
     assert (values == np.arange(1, 401) / 2).all()
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only glibc overwrites freed memory on request")
+def test_no_kernel_reads_memory_that_was_freed():
+    """Numba frees an array after its last use by name, also while its address is still in use."""
+    program = """
+import numpy as np
+from shardproof.sums.kernels import Format, load_kernel, scale, tally
+values = np.arange(1, 101, dtype=np.float32)
+arguments = (load_kernel("numba"), Format.FLOAT32, [values.ctypes.data], [values.size])
+wanted = tally(load_kernel("numpy"), *arguments[1:], 2)
+assert tally(*arguments, 2) == wanted
+scale(*arguments, 0.5)
+assert (values == np.arange(1, 101) / 2).all()
+"""
+    environment = {**os.environ, "MALLOC_PERTURB_": "165", "GLIBC_TUNABLES": "glibc.malloc.perturb=165"}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=100)

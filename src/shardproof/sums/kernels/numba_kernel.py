@@ -14,7 +14,7 @@ from shardproof.sums.kernels.counts import Counts
 from shardproof.sums.kernels.formats import Format
 from shardproof.sums.kernels.protocol import Largest, Order, Tally
 from shardproof.sums.kernels.python_kernel import decoded, encoded
-from shardproof.sums.kernels.tags import Tag
+from shardproof.sums.kernels.tags import GROUP_BYTES, Tag
 from shardproof.sums.kernels.threads import in_parallel
 
 Integers = NDArray[np.int64]
@@ -53,7 +53,10 @@ def scale(format: Format, addresses: Sequence[int], counts: Sequence[int], facto
         in_parallel(lambda part: replace(where, sizes, cuts[part], cuts[part + 1], table), len(cuts) - 1)
     else:
         sweep, tag = _cached(scaling.scale_sweep), Tag(format, 2)
-        in_parallel(lambda part: sweep(tag, where, sizes, cuts[part], cuts[part + 1], factor), len(cuts) - 1)
+        buffers = np.zeros((len(cuts) - 1, GROUP_BYTES), np.uint8)
+        in_parallel(
+            lambda part: sweep(tag, where, sizes, cuts[part], cuts[part + 1], factor, buffers[part]), len(cuts) - 1
+        )
 
 
 def _swept(
@@ -64,8 +67,12 @@ def _swept(
     parts, sweep = len(cuts) - 1, _cached(sweeps.sweep)
     limbs = np.zeros((parts, sweeps.ROOM), np.int64)
     states = np.zeros((parts, sweeps.STATE), np.int64)
+    buffers = np.empty((parts, sweeps.BUFFER_BYTES), np.uint8)
     in_parallel(
-        lambda part: sweep(tag, where, sizes, cuts[part], cuts[part + 1], summing, limbs[part], states[part]), parts
+        lambda part: sweep(
+            tag, where, sizes, cuts[part], cuts[part + 1], summing, limbs[part], states[part], buffers[part]
+        ),
+        parts,
     )
     return limbs, states.T
 

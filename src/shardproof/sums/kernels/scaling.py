@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
 from llvmlite import ir
 from numba import types
-from numpy.typing import NDArray
 
 from shardproof.sums.kernels import emit
 from shardproof.sums.kernels.emit import F16, F32, F64, I32, I64, Value
 from shardproof.sums.kernels.formats import Format
-from shardproof.sums.kernels.sweeps import compiled
+from shardproof.sums.kernels.sweeps import Bytes, Integers, compiled
 from shardproof.sums.kernels.tags import GROUP_BYTES, Tag, TagType, copied, emitted, numbers
 
 _INT: Final = types.int64
@@ -125,11 +123,16 @@ def set_byte(_: Any, address: Any, value: Any) -> Any:
 
 @compiled
 def scale_sweep(
-    tag: Tag, addresses: NDArray[np.int64], counts: NDArray[np.int64], begin: int, end: int, factor: float
+    tag: Tag,
+    addresses: Integers,
+    counts: Integers,
+    begin: int,
+    end: int,
+    factor: float,
+    buffer: Bytes,
 ) -> None:
     """Scale values `begin` to `end` of all pieces laid end to end; the last group of a piece by way of a copy."""
     n = numbers(tag)
-    buffer = np.zeros(GROUP_BYTES, np.uint8)
     copy, position = buffer.ctypes.data, 0
     for piece in range(counts.size):
         first, last = max(begin - position, 0), min(end - position, counts[piece])
@@ -150,9 +153,7 @@ def scale_sweep(
 
 
 @compiled
-def count_bytes(
-    addresses: NDArray[np.int64], counts: NDArray[np.int64], begin: int, end: int, table: NDArray[np.int64]
-) -> None:
+def count_bytes(addresses: Integers, counts: Integers, begin: int, end: int, table: Integers) -> None:
     """Count each byte in a table of 4 x 256: equal neighbours go to different rows and do not wait for each other."""
     position = 0
     for piece in range(counts.size):
@@ -163,9 +164,7 @@ def count_bytes(
 
 
 @compiled
-def replace_bytes(
-    addresses: NDArray[np.int64], counts: NDArray[np.int64], begin: int, end: int, table: NDArray[np.int64]
-) -> None:
+def replace_bytes(addresses: Integers, counts: Integers, begin: int, end: int, table: Integers) -> None:
     """Replace each byte by its entry in a table of 256."""
     position = 0
     for piece in range(counts.size):

@@ -29,7 +29,12 @@ CARRY_AFTER: Final = 1 << 28
 CAREFUL_CHUNKS: Final = 8
 NANS, INFS, ADDITIONS, WINDOW, CAREFUL, LARGEST, STATE = range(7)
 
+# Memory that compiled code reaches by address belongs to the caller. An array made there would be freed after the
+# last use of its *name*.
+BUFFER_BYTES: Final = 8192 * 4
+
 Integers = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -48,14 +53,14 @@ def sweep(
     summing: bool,
     limbs: Integers,
     state: Integers,
+    buffer: Bytes,
 ) -> None:
     """Work through values `begin` to `end` of all pieces laid end to end.
 
-    Whole chunks are read where they lie. What is shorter is gathered into one buffer, so that neither small
-    pieces nor the ends of large ones cost a pass each.
+    Whole chunks are read where they lie. What is shorter is gathered into `buffer`, so that neither small pieces
+    nor the ends of large ones cost a pass each.
     """
     n = numbers(tag)
-    buffer = np.empty(n.chunk * n.size, np.uint8)
     gathered, filled, position = buffer.ctypes.data, 0, 0
     for piece in range(counts.size):
         first, last = max(begin - position, 0), min(end - position, counts[piece])

@@ -114,7 +114,7 @@ def numbers_of(scheme: Scheme) -> Numbers:
         usable_high=min(bits.first_special, (high_field + 1) << bits.mantissa),
         # A digit is at most 2**(width - 1), and a chunk has 512 values for a lane of 32 bits, at most 1,024 for
         # one of 64: no lane overflows.
-        chunk=4096 if bits.size == 8 else 8192,
+        chunk=4096 if bits.size == 8 else 8192,  # at most sweeps.BUFFER_BYTES
         fast_levels=fast.levels,
         fast_width=fast.width,
         fast_step=fast.step,
