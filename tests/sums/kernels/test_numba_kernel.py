@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import threading
@@ -214,4 +215,27 @@ scale(*arguments, 0.5)
 assert (values == np.arange(1, 101) / 2).all()
 """
     environment = {**os.environ, "MALLOC_PERTURB_": "165", "GLIBC_TUNABLES": "glibc.malloc.perturb=165"}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=100)
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="the features are those of x86")
+@pytest.mark.parametrize("format", [Format.FLOAT16, Format.FLOAT32])
+def test_a_cpu_without_vector_extensions_gets_the_same_bits(format, tmp_path):
+    """Without F16C, float16 goes to the NumPy kernel; without FMA and AVX, the others still compile."""
+    program = f"""
+import numpy as np
+from shardproof.sums.kernels import Format, largest, load_kernel, scale, tally
+format = Format("{format}")
+bits = np.random.default_rng(0).integers(0, 1 << 62, 3000).astype(np.uint64)
+both = [bits.astype(f"u{{format.bits.size}}"), bits.astype(f"u{{format.bits.size}}")]
+found = []
+for name, words in zip(("numba", "numpy"), both):
+    arguments = (load_kernel(name), format, [words.ctypes.data], [words.size])
+    found.append((tally(*arguments, 2), largest(*arguments)))
+    scale(*arguments, 0.3)
+assert found[0] == found[1]
+assert (both[0] == both[1]).all()
+"""
+    environment = {**os.environ, "NUMBA_CPU_NAME": "x86-64", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=100)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
 import numpy as np
+from llvmlite.binding import get_host_cpu_features
+from numba import config
 from numpy.typing import NDArray
 
 from shardproof.sums.kernels import numpy_kernel, scaling, sweeps
@@ -25,6 +28,8 @@ _VALUES_PER_THREAD: Final = 1 << 16
 
 def tally(format: Format, addresses: Sequence[int], counts: Sequence[int], order: Order, threads: int) -> Tally:
     """The exact sum of |value|**order; see shardproof.sums.kernels.tally."""
+    if not _has_instructions_for(format):
+        return numpy_kernel.tally(format, addresses, counts, order, threads)
     if format.bits.size == 1:
         return _counted(format, addresses, counts, threads).tally(order)
     limbs, states = _swept(Tag(format, order), addresses, counts, threads, summing=True)
@@ -33,6 +38,8 @@ def tally(format: Format, addresses: Sequence[int], counts: Sequence[int], order
 
 def largest(format: Format, addresses: Sequence[int], counts: Sequence[int], threads: int) -> Largest:
     """The largest magnitude; see shardproof.sums.kernels.largest."""
+    if not _has_instructions_for(format):
+        return numpy_kernel.largest(format, addresses, counts, threads)
     if format.bits.size == 1:
         return _counted(format, addresses, counts, threads).largest()
     _, states = _swept(Tag(format, 1), addresses, counts, threads, summing=False)
@@ -45,18 +52,29 @@ powers = numpy_kernel.powers
 
 def scale(format: Format, addresses: Sequence[int], counts: Sequence[int], factor: float, threads: int) -> None:
     """Scale in place; see shardproof.sums.kernels.scale."""
+    if not _has_instructions_for(format):
+        numpy_kernel.scale(format, addresses, counts, factor, threads)
+        return
     where, sizes, cuts = _parts(addresses, counts, threads)
+    parts = len(cuts) - 1
     if format.bits.size == 1:
-        values = [decoded(format, pattern) * factor for pattern in range(256)]
-        table = np.array([encoded(format, value) for value in values], np.int64)
-        replace = _cached(scaling.replace_bytes)
-        in_parallel(lambda part: replace(where, sizes, cuts[part], cuts[part + 1], table), len(cuts) - 1)
+        replace, table = _cached(scaling.replace_bytes), _scaled_table(format, factor)
+        in_parallel(lambda part: replace(where, sizes, cuts[part], cuts[part + 1], table), parts)
     else:
-        sweep, tag = _cached(scaling.scale_sweep), Tag(format, 2)
-        buffers = np.zeros((len(cuts) - 1, GROUP_BYTES), np.uint8)
-        in_parallel(
-            lambda part: sweep(tag, where, sizes, cuts[part], cuts[part + 1], factor, buffers[part]), len(cuts) - 1
-        )
+        sweep, tag, buffers = _cached(scaling.scale_sweep), Tag(format, 2), np.zeros((parts, GROUP_BYTES), np.uint8)
+        in_parallel(lambda part: sweep(tag, where, sizes, cuts[part], cuts[part + 1], factor, buffers[part]), parts)
+
+
+@cache
+def _has_instructions_for(format: Format) -> bool:
+    """Whether this CPU converts float16 itself; where it does not, LLVM calls a function that Numba does not have."""
+    if format is not Format.FLOAT16:
+        return True
+    machine = platform.machine().lower()
+    if machine in ("x86_64", "amd64"):
+        named = config.CPU_FEATURES
+        return "+f16c" in named if named is not None else get_host_cpu_features().get("f16c", False)
+    return machine in ("aarch64", "arm64")
 
 
 def _swept(
@@ -89,6 +107,10 @@ def _counted(format: Format, addresses: Sequence[int], counts: Sequence[int], th
     in_parallel(lambda part: count(where, sizes, cuts[part], cuts[part + 1], tables[part]), parts)
     found = tables.sum(axis=(0, 1))
     return Counts(format, found[:128] + found[128:], int(found[128]))
+
+
+def _scaled_table(format: Format, factor: float) -> Integers:
+    return np.array([encoded(format, decoded(format, pattern) * factor) for pattern in range(256)], np.int64)
 
 
 def _parts(addresses: Sequence[int], counts: Sequence[int], threads: int) -> tuple[Integers, Integers, list[int]]:
