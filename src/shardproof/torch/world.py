@@ -273,10 +273,10 @@ def _finish(work: Any, call: roll_call.Call, device: torch.device) -> None:
         # There this orders the device's stream and returns at once; it is torch's watchdog that finds a lost rank.
         work.wait()
         return
-    looking = True
+    pause = roll_call.LOOK
     while True:
         try:
-            work.wait(timedelta(seconds=roll_call.LOOK if looking else _FOREVER))
+            work.wait(timedelta(seconds=pause))
             return
         except RuntimeError:
             if work.is_completed():
@@ -288,10 +288,9 @@ def _finish(work: Any, call: roll_call.Call, device: torch.device) -> None:
         failed = roll_call.others_failed(call)
         if failed:
             raise RuntimeError("another rank of the group has failed in this call")
-        looking = failed is not None
-
-
-_FOREVER = 3600.0 * 24
+        if failed is None:
+            # Each question that a store leaves open keeps a thread; so few are asked of one that is gone.
+            pause *= 2
 
 
 def _check_group(here: World) -> None:
