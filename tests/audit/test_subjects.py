@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from shardproof.audit.layouts import named
+from shardproof.audit.run import plan_of
 from shardproof.audit.subjects import adapted, parse
 from shardproof.errors import InvalidValueError
 
@@ -112,3 +114,17 @@ def test_a_callable_gets_the_arguments_it_takes(clip, arguments):
         assert adapted(clip)(2, 3, 1) == 3, "a built-in without a signature is called with two"
     else:
         assert adapted(clip)("p", 1.0, "ctx") == arguments
+
+
+def test_two_files_of_the_same_name_are_told_apart(tmp_path):
+    specs = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text("def clip(params, limit): ...")
+        specs.append(f"{tmp_path / folder / 'mine.py'}:clip")
+
+    plan = plan_of([*specs, specs[0]], named(["one-rank"]), timeout_s=1.0)
+
+    assert [subject.name for subject in plan.subjects] == specs
+    assert len({cell.id for cell in plan.cells}) == 3
+    assert plan_of(specs[:1], named(["one-rank"]), timeout_s=1.0).subjects[0].name == "mine.py:clip"

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from shardproof.cli.demo import worst
+from shardproof.cli.exits import Exit
 from shardproof.cli.main import app
 
 SUBJECTS = Path(__file__).parent.parent / "audit" / "subjects"
@@ -133,3 +135,28 @@ def test_an_interrupted_run_is_graded_and_could_not_tell(tmp_path):
     assert harness.returncode == 3, stdout + stderr
     assert "Interrupted" in stderr
     assert "could not tell: 1 pass, 1 not run of 2 cells" in stdout
+
+
+@pytest.mark.processes
+def test_the_demo_shows_shardproof_right_everywhere_and_names_where_torch_is_not(tmp_path):
+    pytest.importorskip("torch", reason="ranks need torch")
+    command = [sys.executable, "-m", "shardproof.cli.demo", str(tmp_path / "no-pages"), "--out", str(tmp_path / "demo")]
+    for _ in range(2):  # the second time, the first one's run is in the way
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert f"No published page in {tmp_path / 'no-pages'}: none is verified" in done.stdout
+    assert "[21/21] shardproof under pipeline" in done.stderr
+
+    report = json.loads((tmp_path / "demo" / "report.json").read_text())
+    words = {(cell["subject"], cell["layout"]): cell["verdict"] for cell in report["verdict"]["cells"]}
+    assert {word for (subject, _), word in words.items() if subject in ("shardproof", "control")} == {"pass"}
+    assert words["torch", "hand-sharded"] == words["torch", "pipeline"] == "fail"
+    assert words["torch", "one-rank"] == words["torch", "ddp"] == "pass"
+    assert (tmp_path / "demo" / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_the_demo_reports_the_worst_of_what_it_checked():
+    assert worst([Exit.HELD, Exit.COULD_NOT_TELL]) == Exit.COULD_NOT_TELL
+    assert worst([Exit.COULD_NOT_TELL, Exit.VIOLATED]) == Exit.VIOLATED
+    assert worst([Exit.MISMATCH, Exit.VIOLATED]) == Exit.MISMATCH
+    assert worst([Exit.HELD, Exit.HELD]) == Exit.HELD

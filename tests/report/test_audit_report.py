@@ -160,6 +160,7 @@ def test_the_page_needs_no_script_and_no_network(report):
 
 def test_what_a_subject_says_is_shown_and_not_obeyed(report):
     assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;" in audit_html(report)
+    assert not set(audit_html(report)) & {"\x00", "\x1b"}
     terminal = printed(report)
     assert "\x1b" not in terminal
     assert "\\x1b[2J" in terminal
@@ -199,7 +200,7 @@ def test_a_terminal_that_knows_only_ascii_is_written_to(report):
     )
     stream.flush()
 
-    assert b"control under pipeline hang: \\U0001f3d6" in stream.buffer.getvalue()
+    assert b"control under pipeline: hang, \\U0001f3d6" in stream.buffer.getvalue()
 
 
 def test_the_json_has_no_bare_nan_and_reads_back_the_same(report):

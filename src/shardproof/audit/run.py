@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +18,16 @@ from shardproof.audit.layouts import LAYOUTS, Layout, shares
 from shardproof.audit.ranks import observe_cell
 from shardproof.audit.subjects import CONTROL, parse
 from shardproof.errors import InvalidValueError
-from shardproof.records.audit import CellObservation, CellPlan, LayoutPlan, PiecePlan, Plan, TensorPlan, Verdict
+from shardproof.records.audit import (
+    CellObservation,
+    CellPlan,
+    LayoutPlan,
+    PiecePlan,
+    Plan,
+    SubjectPlan,
+    TensorPlan,
+    Verdict,
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +46,7 @@ def plan_of(
     """Decide what is going to be run; raises InvalidValueError for a subject that can be seen to be wrong."""
     if not 0 < timeout_s <= 3600:
         raise InvalidValueError(f"Expected a timeout in (0, 3600] seconds, got timeout={timeout_s!r}.")
-    parsed = tuple({subject.name: subject for subject in map(parse, subjects)}.values())
+    parsed = told_apart({subject.spec: subject for subject in map(parse, subjects)}.values())
     cells = [
         CellPlan(id=f"{name}/{layout.name}", subject=name, layout=layout.name, control=name == CONTROL)
         for layout in layouts
@@ -51,11 +62,22 @@ def plan_of(
     )
 
 
+def told_apart(subjects: Iterable[SubjectPlan]) -> tuple[SubjectPlan, ...]:
+    """The subjects, named by their whole spec where two files of the same name would look alike."""
+    listed = tuple(subjects)
+    names = Counter(subject.name for subject in listed)
+    return tuple(
+        subject if names[subject.name] == 1 else subject.model_copy(update={"name": subject.spec}) for subject in listed
+    )
+
+
 def run(folder: Path, plan: Plan, progress: Callable[[Progress], None] = lambda step: None) -> Verdict:
     """Run every cell of the plan, store the observations in `folder`, grade and return the verdict.
 
     What was observed before an interruption stays, and can be graded.
     """
+    if importlib.util.find_spec("torch") is None:
+        raise InvalidValueError("Expected torch to be installed, got none: pip install 'shardproof[torch]'.")
     digest = store.begin(folder, plan, environment())
     specs = {CONTROL: CONTROL} | {subject.name: subject.spec for subject in plan.subjects}
     try:

@@ -7,6 +7,7 @@ import json
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from shardproof.records.audit import AuditReport, CellVerdict
+from shardproof.report.page import printable
 
 
 def audit_html(report: AuditReport) -> str:
@@ -15,6 +16,7 @@ def audit_html(report: AuditReport) -> str:
         loader=PackageLoader("shardproof.report"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -41,6 +43,11 @@ def number(value: float | None) -> str:
     if value is None:
         return "-"
     return json.dumps(value) if value - value == 0 else str(value)
+
+
+def _shown(value: object) -> object:
+    # A subject's own words may hold control characters, which no page may; markup is ours and stays.
+    return printable(value) if type(value) is str else value
 
 
 def _anchor(cell: CellVerdict) -> str:

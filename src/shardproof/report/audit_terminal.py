@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -24,10 +25,12 @@ _STYLES: dict[CellWord, str] = {
 
 def print_audit(report: AuditReport, console: Console) -> None:
     """Print matrix, reasons, and what the result does not show."""
-    reasons = [_reason(number, cell, console.encoding) for number, cell in enumerate(_unsettled(report), start=1)]
-    parts: list[RenderableType] = [_matrix(report), *reasons]
-    parts += [_control(cell, console.encoding) for cell in report.verdict.cells if cell.control]
+    parts: list[RenderableType] = [_matrix(report)]
+    parts += [_reason(number, cell, console) for number, cell in enumerate(_unsettled(report), start=1)]
+    parts += [_control(cell, console) for cell in report.verdict.cells if cell.control and cell.verdict != "pass"]
     parts += [Text(f"Note: {note}.", style="yellow") for note in report.verdict.notes]
+    if _unsettled(report):
+        parts.append(_indented(f"Fixtures: {_fixtures(report)}.", console, later="  "))
     console.print(Group(*parts, Text(report.verdict.limits[0]), Text(summary_line(report))))
 
 
@@ -66,15 +69,18 @@ def _word(cell: CellVerdict | None, numbers: dict[str, int]) -> Text:
     return Text(cell.verdict + mark, style=_STYLES[cell.verdict])
 
 
-def _control(cell: CellVerdict, encoding: str) -> RenderableType:
-    if cell.verdict == "pass":
-        return Group()
-    return Text(printable(f"control under {cell.layout} {cell.verdict}: {cell.reason}", encoding), style="yellow")
+def _fixtures(report: AuditReport) -> str:
+    titles = {fixture.name: fixture.title for layout in report.plan.layouts for fixture in layout.fixtures}
+    return "; ".join(f"{name}, {title}" for name, title in titles.items())
 
 
-def _reason(number: int, cell: CellVerdict, encoding: str) -> RenderableType:
-    head = Text(f"[{number}] {printable(cell.subject, encoding)} under {cell.layout}: ")
-    head.append(cell.verdict, style=_STYLES[cell.verdict])
+def _control(cell: CellVerdict, console: Console) -> Text:
+    return _indented(f"control under {cell.layout}: {cell.verdict}, {cell.reason}", console, style="yellow")
+
+
+def _reason(number: int, cell: CellVerdict, console: Console) -> RenderableType:
+    head = _indented(f"[{number}] {cell.subject} under {cell.layout}: {cell.verdict}", console)
+    head.highlight_words([cell.verdict], style=_STYLES[cell.verdict])
     lines = [
         f"{each.clause}: {each.first.text}"
         for each in cell.clauses
@@ -82,4 +88,18 @@ def _reason(number: int, cell: CellVerdict, encoding: str) -> RenderableType:
     ]
     if cell.verdict != "fail":
         lines.insert(0, cell.reason)
-    return Group(head, *(Padding(Text(printable(line, encoding)), (0, 0, 0, 4), expand=False) for line in lines))
+    return Group(head, *(_indented(line, console, first="    ", later="      ") for line in lines))
+
+
+def _indented(text: str, console: Console, *, first: str = "", later: str = "    ", style: str = "") -> Text:
+    """Wrapped with a hanging indent; rich's own would fill every line with blanks."""
+    safe = printable(text, console.encoding)
+    filled = textwrap.fill(
+        safe,
+        width=max(20, console.width),
+        initial_indent=first,
+        subsequent_indent=later,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return Text(filled, style=style)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
@@ -21,7 +22,13 @@ class Setup:
 
 
 def serve(setup: Setup, commands: Connection, results: Connection, log: Connection) -> None:
-    """Be rank `setup.rank` until the harness ends this process."""
+    """Be rank `setup.rank` until the harness ends this process.
+
+    Its own session, so that the harness can end all that it starts; its own log, before anything can print.
+    """
+    os.setsid()
+    os.dup2(log.fileno(), 1)
+    os.dup2(log.fileno(), 2)
     from shardproof.audit.ranks import worker
 
-    worker.serve(setup, commands, results, log)
+    worker.serve(setup, commands, results)

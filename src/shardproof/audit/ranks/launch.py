@@ -77,7 +77,7 @@ def gather(
     seconds: float,
     *,
     alarm: Callable[[Message], bool] = lambda message: False,
-    grace_s: float = 1.0,
+    grace_s: float = 2.0,
 ) -> list[Message | None]:
     """Wait until every rank has said one of `wanted`, has ended, or time is up; None for those that did not.
 

@@ -41,11 +41,8 @@ _LOOPBACK = ("lo", "lo0")
 Say = Callable[[Message], None]
 
 
-def serve(setup: Setup, commands: Connection, results: Connection, log: Connection) -> None:
-    """Be rank `setup.rank` until the harness ends this process."""
-    os.setsid()
-    os.dup2(log.fileno(), 1)
-    os.dup2(log.fileno(), 2)
+def serve(setup: Setup, commands: Connection, results: Connection) -> None:
+    """Join the others, then do what the harness says until it ends this process."""
     _die_with_harness(commands.fileno())
     say = _only_from_here(results.fileno())
     try:
