@@ -20,7 +20,8 @@ from shardproof.sums.kernels import Format, largest, load_kernel, scale, tally
 if find_spec("numba") is None:
     pytest.skip("numba is not installed", allow_module_level=True)
 
-from shardproof.sums.kernels import numba_kernel, sweeps, tags, threads
+from shardproof.sums.kernels import numba_kernel, sweeps, tags, threads, windows
+from shardproof.sums.kernels.vectors import SCHEMES
 
 KERNEL = load_kernel("numba")
 REFERENCE = load_kernel("numpy")
@@ -145,8 +146,8 @@ def expected_pure(pieces):
 @pytest.mark.parametrize("format", VECTOR_FORMATS)
 def test_the_window_of_the_fast_pass_is_exactly_as_wide_as_stated(format):
     """A chunk that just fits is added by the fast pass; one binade more of spread, and it is refused."""
-    n = tags.numbers_of(tags.SCHEMES[format, 2])
-    widest = (n.fast_span - 2 * n.mantissa - 3) // 2
+    n = windows.numbers_of(SCHEMES[format, 2])
+    widest = (n.span - 2 * n.mantissa - 3) // 2
     high = min(n.bias, n.special // (1 << n.mantissa) - 1)
     for spread, fits in ((widest, True), (widest + 1, False)):
         if high - spread < 1:

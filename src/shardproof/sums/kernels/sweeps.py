@@ -10,28 +10,35 @@ from numba import njit
 from numpy.typing import NDArray
 
 from shardproof.sums.grid import GRID_EXPONENT, LIMB_BITS, LIMB_MASK, LIMBS
+from shardproof.sums.kernels import windows
 from shardproof.sums.kernels.tags import (
     GROUP_BYTES,
-    Numbers,
     Tag,
-    careful_pass,
     copied,
+    eight_bytes_at,
     fast_pass,
     numbers,
-    survey_pass,
+    set_word_at,
+    sieve,
+    survey,
     word_at,
 )
+from shardproof.sums.kernels.windows import Numbers
 
 ROOM: Final = LIMBS + 2
 """Limbs of an accumulator: a number of 64 bits that starts in the last limb of the grid reaches two further."""
 
 CARRY_AFTER: Final = 1 << 28
 CAREFUL_CHUNKS: Final = 8
+"""After a chunk that no window holds, so many are taken carefully at once."""
+SLACK: Final = 4
+"""Bits that a window keeps free above the largest term, for the next chunk's."""
 NANS, INFS, ADDITIONS, WINDOW, CAREFUL, LARGEST, STATE = range(7)
 
 # Memory that compiled code reaches by address belongs to the caller. An array made there would be freed after the
 # last use of its *name*.
-BUFFER_BYTES: Final = 8192 * 4
+CHUNK_BYTES: Final = 1 << 15
+BUFFER_BYTES: Final = 2 * CHUNK_BYTES
 
 Integers = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -61,7 +68,8 @@ def sweep(
     nor the ends of large ones cost a pass each.
     """
     n = numbers(tag)
-    gathered, filled, position = buffer.ctypes.data, 0, 0
+    gathered, spare = buffer.ctypes.data, buffer.ctypes.data + CHUNK_BYTES
+    filled, position = 0, 0
     for piece in range(counts.size):
         first, last = max(begin - position, 0), min(end - position, counts[piece])
         position += counts[piece]
@@ -70,22 +78,28 @@ def sweep(
             take = min(last - first, n.chunk - filled)
             if last - first >= n.chunk:
                 take = n.chunk
-                one_chunk(tag, address, take, addresses[piece] + last * n.size, summing, limbs, state)
+                one_chunk(tag, address, take, addresses[piece] + last * n.size, summing, limbs, state, spare)
             else:
                 copied(gathered + filled * n.size, address, take * n.size)
                 filled += take
                 if filled == n.chunk:
-                    one_chunk(tag, gathered, filled, gathered, summing, limbs, state)
+                    one_chunk(tag, gathered, filled, gathered, summing, limbs, state, spare)
                     filled = 0
             first += take
     if filled:
         buffer[filled * n.size : -(-filled * n.size // GROUP_BYTES) * GROUP_BYTES] = 0
-        one_chunk(tag, gathered, filled, gathered, summing, limbs, state)
+        one_chunk(tag, gathered, filled, gathered, summing, limbs, state, spare)
     carry(limbs)
 
 
+top, bottom = compiled(windows.top), compiled(windows.bottom)
+lowest_pattern, pattern_above = compiled(windows.lowest_pattern), compiled(windows.pattern_above)
+
+
 @compiled
-def one_chunk(tag: Tag, address: int, count: int, end: int, summing: bool, limbs: Integers, state: Integers) -> None:
+def one_chunk(
+    tag: Tag, address: int, count: int, end: int, summing: bool, limbs: Integers, state: Integers, spare: int
+) -> None:
     """Add a chunk, or note its largest magnitude.
 
     Memory is readable, and zero, to the end of the last group. What follows up to the address `end` is next.
@@ -93,9 +107,12 @@ def one_chunk(tag: Tag, address: int, count: int, end: int, summing: bool, limbs
     groups = -(-count * numbers(tag).size // GROUP_BYTES)
     if not summing:
         note_largest(tag, address, groups, end, state)
-    elif state[CAREFUL] > 0 or not add_fast(tag, address, groups, end, limbs, state):
-        state[CAREFUL] = CAREFUL_CHUNKS if state[CAREFUL] <= 0 else state[CAREFUL] - 1
-        add_careful(tag, address, groups, end, limbs, state)
+    elif state[CAREFUL] > 0:
+        state[CAREFUL] -= 1
+        add_carefully(tag, address, groups, end, limbs, state, spare)
+    elif not add_fast(tag, address, groups, end, limbs, state):
+        state[CAREFUL] = CAREFUL_CHUNKS
+        add_carefully(tag, address, groups, end, limbs, state, spare)
 
 
 @compiled
@@ -105,54 +122,56 @@ def add_fast(tag: Tag, address: int, groups: int, end: int, limbs: Integers, sta
     while True:
         window = state[WINDOW]
         found = fast_pass(tag, address, groups, end, window)
-        largest, smallest = found[2 * n.fast_levels] + 1, found[2 * n.fast_levels + 1] + 1
+        largest, smallest = found[2 * n.levels] + 1, found[2 * n.levels + 1] + 1
         if largest == 0:
             return True
         if smallest < n.usable_low or largest >= n.usable_high:
             return False
         lowest = max(top(n, largest), n.fast_lowest)
-        highest = min(bottom(n, smallest) + n.fast_span, n.fast_highest)
+        highest = min(bottom(n, smallest) + n.span, n.fast_highest)
         if lowest <= window <= highest:
-            for level in range(n.fast_levels):
-                unit = window - n.fast_width - level * n.fast_step
-                add(limbs, state, found[2 * level], found[2 * level + 1], unit)
+            for level in range(n.levels):
+                add(limbs, state, found[2 * level], found[2 * level + 1], window - n.width - level * n.step)
             return True
         if lowest > highest:
+            state[WINDOW] = min(lowest + SLACK, n.highest)
             return False
         state[WINDOW] = (lowest + highest) // 2
 
 
 @compiled
-def add_careful(tag: Tag, address: int, groups: int, end: int, limbs: Integers, state: Integers) -> None:
-    """Add a chunk of any contents: windows from the largest magnitude down until nothing is left."""
+def add_carefully(tag: Tag, address: int, groups: int, end: int, limbs: Integers, state: Integers, spare: int) -> None:
+    """Add a chunk of any contents: one window after the other, each from the largest magnitude that is left."""
     n = numbers(tag)
-    found = survey_pass(tag, address, groups, end)
-    largest, smallest = found[0] + 1, found[1] + 1
-    if largest == 0:
-        return
-    if smallest < n.usable_low or largest >= n.usable_high:
-        add_one_by_one(tag, address, groups, limbs, state)
-    if largest >= n.usable_high:
-        largest = careful_pass(tag, address, groups, 0, n.usable_high, n.usable_high)[2 * n.careful_levels]
-    while largest >= n.usable_low:
-        window = max(top(n, largest), n.careful_lowest)
-        low = max(lowest_pattern(n, window - n.careful_span), n.usable_low)
-        digits = careful_pass(tag, address, groups, window, low, largest + 1)
-        for level in range(n.careful_levels):
-            unit = window - n.careful_width - level * n.careful_step
-            add(limbs, state, digits[2 * level], digits[2 * level + 1], unit)
-        largest = digits[2 * n.careful_levels]
+    window = min(max(state[WINDOW], n.lowest), n.highest)
+    whole = groups
+    while groups:
+        low = max(lowest_pattern(n, window - n.span), n.usable_low)
+        high = max(min(pattern_above(n, window), n.usable_high), low)
+        found = sieve(tag, address, groups, end, window, low, high, spare)
+        for level in range(n.levels):
+            add(limbs, state, found[2 * level], found[2 * level + 1], window - n.width - level * n.step)
+        address, groups, end, largest = spare, found[2 * n.levels], spare, found[2 * n.levels + 1]
+        if groups and not n.usable_low <= largest < n.usable_high:
+            largest = add_one_by_one(tag, spare, groups, limbs, state)
+            if largest == 0:
+                return
+        window = min(max(top(n, largest), n.lowest), n.highest)
+        if groups * 4 > whole:
+            state[WINDOW] = min(window + SLACK, n.highest)
 
 
 @compiled
 def note_largest(tag: Tag, address: int, groups: int, end: int, state: Integers) -> None:
     """Note the largest finite magnitude pattern of a chunk, and count what is not finite."""
     n = numbers(tag)
-    largest = survey_pass(tag, address, groups, end)[0] + 1
+    largest = survey(tag, address, groups, end)
     if largest >= n.special:
+        largest = 0
         for place in range(groups * GROUP_BYTES // n.size):
-            count_special(n, word_at(tag, address + place * n.size) & n.mask, state)
-        largest = careful_pass(tag, address, groups, 0, n.special, n.special)[2 * n.careful_levels]
+            magnitude = word_at(tag, address + place * n.size) & n.mask
+            count_special(n, magnitude, state)
+            largest = max(largest, magnitude if magnitude < n.special else 0)
     state[LARGEST] = max(state[LARGEST], largest)
 
 
@@ -160,21 +179,27 @@ def note_largest(tag: Tag, address: int, groups: int, end: int, state: Integers)
 
 
 @compiled
-def add_one_by_one(tag: Tag, address: int, groups: int, limbs: Integers, state: Integers) -> None:
-    """Add, by integer arithmetic, the values that no vector pass takes; count those that are not finite."""
+def add_one_by_one(tag: Tag, address: int, groups: int, limbs: Integers, state: Integers) -> int:
+    """Add, by integer arithmetic, the magnitudes that no vector pass takes; count those that are not finite.
+
+    They are overwritten with zeros. Returns the largest magnitude of the others, 0 where there is none.
+    """
     n = numbers(tag)
-    values = GROUP_BYTES // n.size
-    for group in range(groups):
-        start, some = address + group * GROUP_BYTES, 0
-        for place in range(values):
-            magnitude = word_at(tag, start + place * n.size) & n.mask
-            some += (0 < magnitude < n.usable_low) or magnitude >= n.usable_high
-        for place in range(values if some else 0):
-            magnitude = word_at(tag, start + place * n.size) & n.mask
-            if magnitude >= n.special:
-                count_special(n, magnitude, state)
-            elif 0 < magnitude < n.usable_low or magnitude >= n.usable_high:
-                add_value(n, magnitude, limbs, state)
+    largest = 0
+    for eight in range(address, address + groups * GROUP_BYTES, 8):
+        if eight_bytes_at(eight) == 0:
+            continue
+        for place in range(eight, eight + 8, n.size):
+            magnitude = word_at(tag, place)
+            if n.usable_low <= magnitude < n.usable_high:
+                largest = max(largest, magnitude)
+            elif magnitude > 0:
+                if magnitude >= n.special:
+                    count_special(n, magnitude, state)
+                else:
+                    add_value(n, magnitude, limbs, state)
+                set_word_at(tag, place, 0)
+    return largest
 
 
 @compiled
@@ -199,26 +224,7 @@ def add_value(n: Numbers, magnitude: int, limbs: Integers, state: Integers) -> N
     add(limbs, state, high * high, 0, unit + 52)
 
 
-# ---- windows and limbs
-
-
-@compiled
-def top(n: Numbers, magnitude: int) -> int:
-    """The lowest window for a term of that pattern: the term is below 2**(window - 1)."""
-    return n.order * (max(magnitude >> n.mantissa, 1) - n.bias + 1) + 1
-
-
-@compiled
-def bottom(n: Numbers, magnitude: int) -> int:
-    """The exponent of the lowest bit that a term of that pattern can have."""
-    return n.order * (max(magnitude >> n.mantissa, 1) - n.bias - n.mantissa)
-
-
-@compiled
-def lowest_pattern(n: Numbers, exponent: int) -> int:
-    """The lowest pattern whose `bottom` is not below `exponent`."""
-    field = -(-exponent // n.order) + n.bias + n.mantissa
-    return field << n.mantissa if field > 1 else 1
+# ---- limbs
 
 
 @compiled

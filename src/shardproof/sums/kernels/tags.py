@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from llvmlite import ir
 from numba import types
@@ -15,7 +15,8 @@ from numba.extending import NativeValue, intrinsic, models, register_model, type
 
 from shardproof.sums.kernels import emit, vectors
 from shardproof.sums.kernels.formats import Format
-from shardproof.sums.kernels.vectors import SCHEMES, Digits, Scheme
+from shardproof.sums.kernels.vectors import SCHEMES, Scheme
+from shardproof.sums.kernels.windows import Numbers, numbers_of
 
 # Numba's disk cache looks at one source file only. The sources of this folder go into the type's name, hence
 # into the key, so that a change of any of them compiles again.
@@ -66,74 +67,6 @@ def _unboxed(_: TagType, __: object, context: Any) -> NativeValue:
     return NativeValue(context.context.get_dummy_value())
 
 
-class Numbers(NamedTuple):
-    """The constants of a scheme. Patterns are magnitude patterns; windows are exponents of two.
-
-    The passes take patterns in [usable_low, usable_high); others are added one by one.
-    """
-
-    order: int
-    size: int
-    mantissa: int
-    bias: int
-    mask: int
-    special: int
-    usable_low: int
-    usable_high: int
-    chunk: int
-    fast_levels: int
-    fast_width: int
-    fast_step: int
-    fast_span: int
-    fast_lowest: int
-    fast_highest: int
-    careful_levels: int
-    careful_width: int
-    careful_step: int
-    careful_span: int
-    careful_lowest: int
-
-
-def numbers_of(scheme: Scheme) -> Numbers:
-    """Derive the constants of a scheme."""
-    bits, fast, careful = scheme.format.bits, scheme.fast, scheme.careful
-    fast_lowest, fast_highest = windows(fast)
-    careful_lowest, careful_highest = windows(careful)
-    # Below: lowest bits that stay normal floats, so that flushing subnormals to zero changes nothing. The
-    # subnormals of float16 are normal float32 once widened, whatever the mode; those of the others are not.
-    low_field = max(1, -(-(careful_lowest - careful.span) // scheme.order) + bits.bias + bits.mantissa)
-    high_field = (careful_highest - 1) // scheme.order - 1 + bits.bias
-    return Numbers(
-        order=scheme.order,
-        size=bits.size,
-        mantissa=bits.mantissa,
-        bias=bits.bias,
-        mask=bits.magnitude_mask,
-        special=bits.first_special,
-        usable_low=1 if scheme.format is Format.FLOAT16 else low_field << bits.mantissa,
-        usable_high=min(bits.first_special, (high_field + 1) << bits.mantissa),
-        # A digit is at most 2**(width - 1), and a chunk has 512 values for a lane of 32 bits, at most 1,024 for
-        # one of 64: no lane overflows.
-        chunk=4096 if bits.size == 8 else 8192,  # at most sweeps.BUFFER_BYTES
-        fast_levels=fast.levels,
-        fast_width=fast.width,
-        fast_step=fast.step,
-        fast_span=fast.span,
-        fast_lowest=fast_lowest,
-        fast_highest=fast_highest,
-        careful_levels=careful.levels,
-        careful_width=careful.width,
-        careful_step=careful.step,
-        careful_span=careful.span,
-        careful_lowest=careful_lowest,
-    )
-
-
-def windows(digits: Digits) -> tuple[int, int]:
-    """The lowest and highest window: its lowest bit is a normal float, and so is its highest magic number."""
-    return digits.span + 1 - digits.bias, digits.bias - 1
-
-
 _INT: Final = types.int64
 
 
@@ -150,40 +83,38 @@ def numbers(_: Any, tag: TagType) -> Any:
 
 
 @emitted
-def fast_pass(_: Any, tag: TagType, address: Any, groups: Any, end: Any, window: Any) -> Any:
-    """The digit sums of the fast pass, then largest and smallest, as `vectors.fast_pass` says."""
-    result = types.UniTuple(_INT, 2 * tag.scheme.fast.levels + 2)
+def survey(_: Any, tag: TagType, address: Any, groups: Any, end: Any) -> Any:
+    """The largest magnitude pattern, as `vectors.survey` says."""
 
     def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
-        outputs = vectors.fast_pass(b, tag.scheme, tag.scheme.fast, *args[1:])
-        return context.make_tuple(b, signature.return_type, outputs)
+        (large,) = vectors.survey(b, tag.scheme, *args[1:])
+        return large
+
+    return _INT(tag, _INT, _INT, _INT), generate
+
+
+@emitted
+def fast_pass(_: Any, tag: TagType, address: Any, groups: Any, end: Any, window: Any) -> Any:
+    """The digit sums, then largest and smallest, as `vectors.fast_pass` says."""
+    result = types.UniTuple(_INT, 2 * tag.scheme.digits.levels + 2)
+
+    def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
+        return context.make_tuple(b, signature.return_type, vectors.fast_pass(b, tag.scheme, *args[1:]))
 
     return result(tag, _INT, _INT, _INT, _INT), generate
 
 
 @emitted
-def survey_pass(_: Any, tag: TagType, address: Any, groups: Any, end: Any) -> Any:
-    """Largest and smallest only, as `vectors.fast_pass` says."""
+def sieve(
+    _: Any, tag: TagType, address: Any, groups: Any, end: Any, window: Any, low: Any, high: Any, spare: Any
+) -> Any:
+    """The digit sums, then groups kept and the largest in them, as `vectors.sieve` says."""
+    result = types.UniTuple(_INT, 2 * tag.scheme.digits.levels + 2)
 
     def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
-        none = Digits(tag.scheme.fast.element, 0)
-        no_window = ir.Constant(emit.I64, 0)
-        outputs = vectors.fast_pass(b, tag.scheme, none, *[*args[1:], no_window])
-        return context.make_tuple(b, signature.return_type, outputs)
+        return context.make_tuple(b, signature.return_type, vectors.sieve(b, tag.scheme, *args[1:]))
 
-    return types.UniTuple(_INT, 2)(tag, _INT, _INT, _INT), generate
-
-
-@emitted
-def careful_pass(_: Any, tag: TagType, address: Any, groups: Any, window: Any, low: Any, high: Any) -> Any:
-    """The digit sums of the careful pass, then the largest below, as `vectors.careful_pass` says."""
-    result = types.UniTuple(_INT, 2 * tag.scheme.careful.levels + 1)
-
-    def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
-        outputs = vectors.careful_pass(b, tag.scheme, *args[1:])
-        return context.make_tuple(b, signature.return_type, outputs)
-
-    return result(tag, _INT, _INT, _INT, _INT, _INT), generate
+    return result(tag, _INT, _INT, _INT, _INT, _INT, _INT, _INT), generate
 
 
 @emitted
@@ -196,6 +127,29 @@ def word_at(_: Any, tag: TagType, address: Any) -> Any:
         return loaded if word.width == 64 else b.zext(loaded, emit.I64)
 
     return _INT(tag, _INT), generate
+
+
+@emitted
+def set_word_at(_: Any, tag: TagType, address: Any, pattern: Any) -> Any:
+    """Write a bit pattern to an address of any alignment."""
+
+    def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
+        word = tag.scheme.words.element
+        narrow = args[2] if word.width == 64 else b.trunc(args[2], word)
+        b.store(narrow, b.inttoptr(args[1], word.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(tag, _INT, _INT), generate
+
+
+@emitted
+def eight_bytes_at(_: Any, address: Any) -> Any:
+    """Eight bytes from an address of any alignment, as an integer."""
+
+    def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
+        return b.load(b.inttoptr(args[0], emit.I64.as_pointer()), align=1)
+
+    return _INT(_INT), generate
 
 
 @emitted

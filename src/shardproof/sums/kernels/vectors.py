@@ -58,12 +58,11 @@ class Digits:
 
 @dataclass(frozen=True)
 class Scheme:
-    """How one format is summed: the digits of the fast pass, and of the careful one, which has to reach far."""
+    """How one format is summed."""
 
     format: Format
     order: int
-    fast: Digits
-    careful: Digits
+    digits: Digits
 
     @property
     def words(self) -> Value:
@@ -73,29 +72,45 @@ class Scheme:
 
 
 SCHEMES: Final = {
-    (format, order): Scheme(format, order, fast, careful)
+    (format, order): Scheme(format, order, digits)
     for order in (1, 2)
-    for format, fast, careful in (
-        (Format.FLOAT64, Digits(F64, 3), Digits(F64, 4)),
-        (Format.FLOAT32, Digits(F64, 2), Digits(F64, 2)),
-        (Format.FLOAT16, Digits(F32, 3), Digits(F64, 2)),
-        (Format.BFLOAT16, Digits(F32, 3), Digits(F64, 2)),
+    for format, digits in (
+        (Format.FLOAT64, Digits(F64, 3)),
+        (Format.FLOAT32, Digits(F64, 2)),
+        (Format.FLOAT16, Digits(F32, 3)),
+        (Format.BFLOAT16, Digits(F32, 3)),
     )
 }
+
+MIDDLE: Final = {1: 3, 2: 5}
+"""By order, the window to which float32 values are scaled: the scale of every window is then a normal float32."""
 
 Term = Callable[[Value], Value]  # adds the term to its argument, in one rounding
 
 
-def fast_pass(
-    b: Value, scheme: Scheme, digits: Digits, address: Value, groups: Value, end: Value, window: Value
-) -> list[Value]:
-    """Emit the pass that takes every value to lie inside the window; without digits, a mere survey.
+def survey(b: Value, scheme: Scheme, address: Value, groups: Value, end: Value) -> list[Value]:
+    """Emit a pass that finds the largest magnitude pattern, NaN and infinity included."""
+    words = scheme.words
+    mask = emit.same(words, scheme.format.bits.magnitude_mask)
+
+    def body(state: list[Value], pointers: list[Value]) -> list[Value]:
+        (large,) = state
+        for pointer in pointers:
+            large = emit.intrinsic(b, "umax", large, b.and_(b.load(pointer, align=1), mask))
+        return [large]
+
+    (large,) = emit.loop(b, words, address, groups, [emit.same(words, 0)], body, end)
+    return [_as_int64(b, emit.reduced(b, "umax", large), signed=False)]
+
+
+def fast_pass(b: Value, scheme: Scheme, address: Value, groups: Value, end: Value, window: Value) -> list[Value]:
+    """Emit the pass that takes every value to lie inside the window.
 
     Returns the sums of the digits, highest first, each as two integers: low + high x 2**32; then the largest and
     the smallest nonzero magnitude pattern, each less one (-1 and the largest unsigned number where there is none),
     which tell whether all did lie inside.
     """
-    words, magic = scheme.words, _magic(b, digits, window)
+    words, magic = scheme.words, _magic(b, scheme.digits, window)
     mask, one = emit.same(words, scheme.format.bits.magnitude_mask), emit.same(words, 1)
 
     def body(state: list[Value], pointers: list[Value]) -> list[Value]:
@@ -106,58 +121,91 @@ def fast_pass(
             less_one = b.sub(b.and_(word, mask), one)
             large = emit.intrinsic(b, "smax", large, less_one)
             small = emit.intrinsic(b, "umin", small, less_one)
-            sums = _added(b, scheme, digits, magic, sums, word)
+            sums = _added(b, scheme, magic, sums, word)
         return [*sums, large, small]
 
     none = emit.same(words, -1)
-    start = [*[emit.same(digits.integers, 0)] * digits.levels, none, none]
-    *sums, large, small = emit.loop(b, words, address, groups, start, body, end)
+    *sums, large, small = emit.loop(b, words, address, groups, [*_zeros(scheme.digits), none, none], body, end)
     return [
-        *_totals(b, scheme, digits, magic, sums, groups),
+        *_totals(b, scheme, magic, sums, groups),
         _as_int64(b, emit.reduced(b, "smax", large), signed=True),
         _as_int64(b, emit.reduced(b, "umin", small), signed=False),
     ]
 
 
-def careful_pass(
-    b: Value, scheme: Scheme, address: Value, groups: Value, window: Value, low: Value, high: Value
+def sieve(
+    b: Value,
+    scheme: Scheme,
+    address: Value,
+    groups: Value,
+    end: Value,
+    window: Value,
+    low: Value,
+    high: Value,
+    spare: Value,
 ) -> list[Value]:
-    """Emit the pass that adds only values with low <= magnitude pattern < high; skips groups that have none.
+    """Emit the pass that adds only values with low <= magnitude pattern < high, and keeps the others.
 
-    Returns the sums of the digits, highest first, each as two integers: low + high x 2**32; then the largest
-    magnitude pattern below `low`, 0 for none.
+    Groups with others go to the memory at `spare`, one after the other, as magnitudes, with zeros for what was
+    added. `spare` may be `address`: writing never overtakes reading. Float32 values are scaled first, exactly, by
+    a power of two.
+
+    Returns the sums of the digits, highest first, each as two integers: low + high x 2**32; then how many groups
+    were kept, and the largest magnitude pattern in them.
     """
-    words, magic = scheme.words, _magic(b, scheme.careful, window)
-    mask, zero = emit.same(words, scheme.format.bits.magnitude_mask), emit.same(words, 0)
+    words, zero = scheme.words, emit.same(scheme.words, 0)
+    mask = emit.same(words, scheme.format.bits.magnitude_mask)
     lows = emit.splat(b, _narrowed(b, low, words.element), words.count)
     reach = emit.splat(b, _narrowed(b, b.sub(high, low), words.element), words.count)
+    factor = None
+    if scheme.digits.element is F32:
+        factor, window = _scale_to_middle(b, scheme, window)
+    magic = _magic(b, scheme.digits, window)
 
     def body(state: list[Value], pointers: list[Value]) -> list[Value]:
-        *sums, entered, below = state
-        loaded, inside = [b.load(pointer, align=1) for pointer in pointers], []
-        for word in loaded:
-            magnitude = b.and_(word, mask)
-            inside.append(b.icmp_unsigned("<", b.sub(magnitude, lows), reach))
-            under = b.select(b.icmp_unsigned("<", magnitude, lows), magnitude, zero)
-            below = emit.intrinsic(b, "umax", below, under)
+        *sums, kept, large = state
+        others, unkept = [], []
+        for pointer in pointers:
+            magnitude = b.and_(b.load(pointer, align=1), mask)
+            inside = b.icmp_unsigned("<", b.sub(magnitude, lows), reach)
+            sums = _added(b, scheme, magic, sums, b.select(inside, magnitude, zero), factor)
+            other = b.select(inside, zero, magnitude)
+            others.append(other)
+            unkept.append(b.icmp_unsigned("!=", other, zero))
 
-        def group(state: list[Value]) -> list[Value]:
-            *sums, entered = state
-            for word, lanes in zip(loaded, inside, strict=True):
-                sums = _added(b, scheme, scheme.careful, magic, sums, b.select(lanes, word, zero))
-            return [*sums, b.add(entered, ir.Constant(I64, 1))]
+        def keep(state: list[Value]) -> list[Value]:
+            kept, large = state
+            for place, other in enumerate(others):
+                offset = b.add(b.mul(kept, _int64(emit.GROUP_BYTES)), _int64(place * emit.VECTOR_BYTES))
+                b.store(other, b.inttoptr(b.add(spare, offset), words.as_pointer()), align=1)
+                large = emit.intrinsic(b, "umax", large, other)
+            return [b.add(kept, _int64(1)), large]
 
-        return [*emit.when(b, emit.any_lane(b, inside), [*sums, entered], group), below]
+        return [*sums, *emit.when(b, emit.any_lane(b, unkept), [kept, large], keep)]
 
-    start = [*[emit.same(scheme.careful.integers, 0)] * scheme.careful.levels, ir.Constant(I64, 0), zero]
-    *sums, entered, below = emit.loop(b, words, address, groups, start, body)
+    start = [*_zeros(scheme.digits), _int64(0), zero]
+    *sums, kept, large = emit.loop(b, words, address, groups, start, body, end)
     return [
-        *_totals(b, scheme, scheme.careful, magic, sums, entered),
-        _as_int64(b, emit.reduced(b, "umax", below), signed=False),
+        *_totals(b, scheme, magic, sums, groups),
+        kept,
+        _as_int64(b, emit.reduced(b, "umax", large), signed=False),
     ]
 
 
+def _scale_to_middle(b: Value, scheme: Scheme, window: Value) -> tuple[Value, Value]:
+    """The vector of the factor 2**k and the window of the scaled values, the nearest to MIDDLE of like parity."""
+    k = b.sub(_int64(MIDDLE[scheme.order]), window)
+    k = b.ashr(k, _int64(scheme.order - 1))
+    pattern = b.shl(b.add(k, _int64(scheme.digits.bias)), _int64(scheme.digits.width))
+    factor = b.bitcast(_narrowed(b, pattern, emit.I32), F32)
+    return emit.splat(b, factor, scheme.digits.integers.count), b.add(window, b.mul(k, _int64(scheme.order)))
+
+
 # ---- digits
+
+
+def _zeros(digits: Digits) -> list[Value]:
+    return [emit.same(digits.integers, 0)] * digits.levels
 
 
 def _magic(b: Value, digits: Digits, window: Value) -> list[Value]:
@@ -165,18 +213,21 @@ def _magic(b: Value, digits: Digits, window: Value) -> list[Value]:
     integer, half = ir.IntType(digits.bits), 1 << (digits.width - 1)
     numbers = []
     for level in range(digits.levels):
-        exponent = b.add(window, ir.Constant(I64, digits.bias - digits.step * level))
-        pattern = b.or_(b.shl(exponent, ir.Constant(I64, digits.width)), ir.Constant(I64, half))
+        exponent = b.add(window, _int64(digits.bias - digits.step * level))
+        pattern = b.or_(b.shl(exponent, _int64(digits.width)), _int64(half))
         number = b.bitcast(_narrowed(b, pattern, integer), digits.element)
         numbers.append(emit.splat(b, number, digits.integers.count))
     return numbers
 
 
-def _added(b: Value, scheme: Scheme, digits: Digits, magic: list[Value], sums: list[Value], word: Value) -> list[Value]:
-    """Add the digits of every value in `word` to the sums."""
+def _added(
+    b: Value, scheme: Scheme, magic: list[Value], sums: list[Value], word: Value, factor: Value = None
+) -> list[Value]:
+    """Add the digits of every value in `word`, times the factor, to the sums."""
     sums = list(sums)
-    for values in _decoded(b, scheme.format, word, digits.element):
-        for term, level in _terms(b, scheme, values):
+    for values in _decoded(b, scheme.format, word, scheme.digits.element):
+        scaled = values if factor is None else b.fmul(values, factor)
+        for term, level in _terms(b, scheme, scaled):
             _split(b, magic, sums, term, level)
     return sums
 
@@ -212,15 +263,14 @@ def _split(b: Value, magic: list[Value], sums: list[Value], term: Term, first: i
         sums[level] = b.add(sums[level], b.bitcast(rounded, sums[level].type))
 
 
-def _totals(
-    b: Value, scheme: Scheme, digits: Digits, magic: list[Value], sums: list[Value], groups: Value
-) -> list[Value]:
+def _totals(b: Value, scheme: Scheme, magic: list[Value], sums: list[Value], groups: Value) -> list[Value]:
     """Take the magic numbers' own patterns off again and add the lanes: low x 1 and high x 2**32 for each level."""
+    digits = scheme.digits
     vectors = emit.UNROLL * (scheme.words.count // digits.integers.count)
     totals = []
     for level, (number, lanes) in enumerate(zip(magic, sums, strict=True)):
         terms = vectors * (2 if scheme.format is Format.FLOAT64 and scheme.order == 2 and level else 1)
-        times = _narrowed(b, b.mul(groups, ir.Constant(I64, terms)), digits.integers.element)
+        times = _narrowed(b, b.mul(groups, _int64(terms)), digits.integers.element)
         pattern = b.bitcast(number, digits.integers)
         exact = b.sub(lanes, b.mul(pattern, emit.splat(b, times, digits.integers.count)))
         totals += _low_and_high(b, exact, signed=level > 0)
@@ -232,7 +282,7 @@ def _low_and_high(b: Value, lanes: Value, *, signed: bool) -> list[Value]:
     if lanes.type.element.width == 32:
         # Digits of the first level are not negative, and may need the bit that others need for their sign.
         wide = ir.VectorType(I64, lanes.type.count)
-        return [emit.reduced(b, "add", (b.sext if signed else b.zext)(lanes, wide)), ir.Constant(I64, 0)]
+        return [emit.reduced(b, "add", (b.sext if signed else b.zext)(lanes, wide)), _int64(0)]
     low = emit.reduced(b, "add", b.and_(lanes, emit.same(lanes.type, 0xFFFFFFFF)))
     return [low, emit.reduced(b, "add", b.ashr(lanes, emit.same(lanes.type, 32)))]
 
@@ -258,6 +308,10 @@ def _decoded(b: Value, format: Format, word: Value, element: Value) -> list[Valu
     if element is F64 and format is not Format.FLOAT64:
         return [emit.widened(b, part, F64) for wide in floats for part in emit.slices(b, wide, 8)]
     return floats
+
+
+def _int64(number: int) -> Value:
+    return ir.Constant(I64, number)
 
 
 def _narrowed(b: Value, number: Value, integer: Value) -> Value:
