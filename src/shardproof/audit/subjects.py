@@ -62,14 +62,21 @@ def parse(spec: str) -> SubjectPlan:
     )
 
 
-def load(spec: str) -> Clip:
-    """Import the subject, on a rank, and return it as a callable of three arguments."""
+def load(spec: str, dtypes: Iterable[str] = ()) -> Clip:
+    """Import the subject, on a rank, and return it as a callable of three arguments.
+
+    What a subject compiles for gradients of `dtypes` belongs here, into its import: nobody waits in a
+    collective yet, and the time allowed is that of an import.
+    """
     if spec == CONTROL:
         from shardproof.audit import control
 
         return control.clip
-    if spec in BUILT_IN:
-        return {"torch": _torch, "shardproof": _shardproof}[spec]
+    if spec == "shardproof":
+        _compile(dtypes)
+        return _shardproof
+    if spec == "torch":
+        return _torch
     return adapted(find(spec))
 
 
@@ -123,6 +130,19 @@ def _shardproof(params: list[torch.Tensor], limit: float, ctx: Context) -> objec
 
     placements: dict[str | torch.Tensor, Mapping[str, str]] = dict(zip(params, ctx.placements, strict=True))
     return clip_grad_norm_(params, limit, norm_type=ctx.norm_type, mesh=ctx.mesh, placements=placements)
+
+
+def _compile(dtypes: Iterable[str]) -> None:
+    """Have the kernel's code for these dtypes ready; from an empty cache that takes many seconds."""
+    import torch
+
+    from shardproof.sums.kernels import Format, best_kernel, scale, tally
+
+    for dtype in dtypes:
+        values = torch.ones(2, dtype=getattr(torch, dtype))
+        where = (best_kernel(), Format(dtype), [values.data_ptr()], [values.numel()])
+        tally(*where, 2)
+        scale(*where, 0.5)
 
 
 def _module_file(module: str) -> Path | None:

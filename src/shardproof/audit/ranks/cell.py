@@ -15,7 +15,7 @@ from shardproof.audit.ranks.launch import Rank, gather, ranks_of, tell
 from shardproof.records.audit import Call, CallOutcome, CellStatus, FixturePlan, Piece, RankObservation
 
 BUILD_S: Final = 120.0
-IMPORT_S: Final = 60.0
+IMPORT_S: Final = 180.0
 KEPT_LOG: Final = 4000
 
 

@@ -61,7 +61,8 @@ def serve(setup: Setup, commands: Connection, results: Connection) -> None:
 
 def _work(setup: Setup, built: Built, commands: int, say: Say) -> None:
     try:
-        subject: Any = find(setup.spec) if setup.plain_function else load(setup.spec)
+        dtypes = sorted({tensor.dtype for tensor in setup.layout.tensors})
+        subject: Any = find(setup.spec) if setup.plain_function else load(setup.spec, dtypes)
     except BaseException as error:
         say(Message("import failed", last_lines(error)))
         return
