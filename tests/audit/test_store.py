@@ -106,7 +106,7 @@ def test_a_killed_harness_leaves_a_run_that_can_be_graded_and_no_process(tmp_pat
     spec = f"{subjects / 'rude.py'}:sleeps"
     harness = subprocess.Popen(
         [*command, spec, "--layout", "one-rank", "--layout", "ddp", "--out", run, "--timeout", "60"],
-        env=os.environ | {"SHARDPROOF_TEST_PIDS": str(pids)},
+        env=os.environ | {"SHARDPROOF_TEST_PIDS": str(pids), "TMPDIR": str(tmp_path)},
         stderr=subprocess.DEVNULL,
     )
     wait_for(lambda: pids.is_file() and pids.read_text(), 60)
