@@ -81,7 +81,7 @@ def clipped(format: Format, patterns: np.ndarray, cut: Cut) -> tuple[Tally, floa
 @pytest.mark.parametrize(("format", "cuts"), [(format, 200 if format is Format.FLOAT32 else 40) for format in FORMATS])
 def test_cuts_of_a_large_gradient(format, cuts):
     # Large enough that several threads really share the work.
-    patterns, generator = gradient(format, 300_000), random.Random(11)
+    patterns, generator = gradient(format, 600_000), random.Random(11)
     whole = Cut([[(0, patterns.size)]], [0], [load_kernel("numpy")], [1])
     total, norm, result = clipped(format, patterns, whole)
     assert norm > LIMIT

@@ -31,7 +31,7 @@ VECTOR_FORMATS = [Format.FLOAT64, Format.FLOAT32, Format.FLOAT16, Format.BFLOAT1
 @pytest.mark.parametrize("format", list(Format))
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_threads_that_really_share_the_work(format, count):
-    many = (within(format, 1000, 1, 6) * 400)[: count * numba_kernel._VALUES_PER_THREAD + 77]
+    many = (within(format, 1000, 1, 6) * 700)[: count * numba_kernel._VALUES_PER_THREAD + 77]
     pieces = Pieces(format, [many[:5], many[5:100_000], [], many[100_000:]], offset=3)
     assert len(numba_kernel._parts(pieces.addresses, pieces.counts, count)[2]) == count + 1
     check_tally(KERNEL, pieces, 2, count)

@@ -23,7 +23,7 @@ from shardproof.sums.kernels.threads import in_parallel
 Integers = NDArray[np.int64]
 
 # Below this, handing work to a thread costs more than doing it.
-_VALUES_PER_THREAD: Final = 1 << 16
+_VALUES_PER_THREAD: Final = 1 << 17
 
 
 def tally(format: Format, addresses: Sequence[int], counts: Sequence[int], order: Order, threads: int) -> Tally:
