@@ -8,21 +8,18 @@ and handed in where the process group would deliver it. No network is timed. Run
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
-import platform
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from benchmarks.machine import machine, write
 from tests.layout.transformer import mesh_of, transformer
 
 from shardproof.layout import Listed, Mesh, Slice, claim, coverage, prove
@@ -31,7 +28,6 @@ from shardproof.torch.packet import Packet, encode
 from shardproof.torch.reading import Read
 from shardproof.torch.world import World
 
-RESULTS = Path(__file__).parent / "results"
 SIZES = (
     {"dp": 4, "pp": 4, "tp": 2, "ep": 2},
     {"dp": 16, "pp": 8, "tp": 4, "ep": 2},
@@ -164,20 +160,6 @@ def checked(gaps: Sequence[object]) -> None:
         raise RuntimeError(f"The model that is measured is not covered: {gaps[:3]}.")
 
 
-def machine() -> dict[str, str | int]:
-    """What the numbers depend on."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return {
-        "processor": names[0] if names else platform.processor() or platform.machine(),
-        "cores": os.cpu_count() or 0,
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-    }
-
-
 def table(costs: Sequence[Cost]) -> str:
     """The costs as a table for people."""
     titles = ("ranks", "tensors", "prove all, s", "plan one rank, s", "plan, KiB received", "each clip, KiB")
@@ -206,11 +188,7 @@ def main() -> None:
     print(table(costs))
     print(f"CPU time, median of {REPEATS}; bytes of results, of which a ring all-reduce moves about twice the sums.")
     print(", ".join(f"{key} {value}" for key, value in where.items()) + f"; {command}")
-    RESULTS.mkdir(exist_ok=True)
-    stamp = datetime.now(UTC)
-    record = {"command": command, "date": stamp.date().isoformat(), "machine": where, "costs": list(map(asdict, costs))}
-    target = RESULTS / f"scale_{where['cores']}cores_torch{torch.__version__.split('+', maxsplit=1)[0]}.json"
-    target.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    target = write("scale", command, {"costs": list(map(asdict, costs))})
     print(f"written to {target.relative_to(Path.cwd())}", file=sys.stderr)
 
 
