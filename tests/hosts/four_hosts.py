@@ -75,14 +75,15 @@ def _start_host(kind, network, folder, index):
         )
 
 
-def reports(folder, kind, hosts, patience):
-    """What the ranks on these hosts wrote; fails with the hosts' output when they do not in time."""
+def reports(folder, kind, hosts, patience, started=()):
+    """What the ranks on these hosts wrote; fails with the hosts' output when one ends without, or not in time."""
     paths = [folder / f"{kind}{host}.json" for host in hosts]
     end = time.monotonic() + patience
     while not all(path.exists() for path in paths):
-        if time.monotonic() > end:
-            missing = [path.stem for path in paths if not path.exists()]
-            pytest.fail(f"no {missing} within {patience:g} s\n{outputs(folder)}")
+        missing = [path.stem for path in paths if not path.exists()]
+        ended = [host for host, process in enumerate(started) if process.poll() is not None]
+        if ended or time.monotonic() > end:
+            pytest.fail(f"no {missing} within {patience:g} s; torchrun ended on hosts {ended}\n{outputs(folder)}")
         time.sleep(0.1)
     return [json.loads(path.read_text()) for path in paths]
 
@@ -109,7 +110,7 @@ def test_a_host_is_cut_off(network, tmp_path, kind, lost):
     """
     started = start(kind, network, tmp_path)
     try:
-        seen = reports(tmp_path, "right", range(HOSTS), PATIENCE)
+        seen = reports(tmp_path, "right", range(HOSTS), PATIENCE, started)
         check_right(seen)
         cut_off(network, network.hosts[lost])
         left = [host for host in range(HOSTS) if host != lost]
