@@ -370,3 +370,28 @@ def part_of_the_run(rank):
 def test_a_group_a_part_of_a_mesh_and_groups_by_axis():
     """Two models side by side, each with its own norm; and both as one."""
     assert on_ranks(4, part_of_the_run) == [[5.0, 5.0, global_norm([[3, 4, 3, 4]])]] * 4
+
+
+def hand_made(rank):
+    from shardproof import PlacementError
+    from shardproof.torch import ClipPlan
+
+    rows = parameter([[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]]][rank])
+    odd = parameter([[1.0], [2.0, 3.0]][rank])
+    call = {"placements": "shard", "shape": {"rows": (3, 2), "odd": (3,)}}
+    plan = ClipPlan([("rows", rows), ("odd", odd)], **call)
+    coverage = {row.name: row.coverage for row in plan.describe().rows}
+    norm = float(plan.clip_(None))
+    texts = []
+    for shape in ((3,), (1, 2), (2.5, 2)):
+        with pytest.raises(PlacementError, match=r"Expected shape\['rows'\]") as caught:
+            ClipPlan([("rows", rows)], placements="shard", shape={"rows": shape})
+        texts.append(str(caught.value))
+    return norm, coverage
+
+
+def test_hand_made_shards_are_proved_where_their_global_shape_is_given():
+    """Cut as torch.chunk cuts: proved. Cut in another way: declared, and counted all the same."""
+    for norm, coverage in on_ranks(2, hand_made):
+        assert norm == global_norm([[1, 2, 3, 4, 5, 6], [1, 2, 3]])
+        assert coverage == {"rows": "proved", "odd": "declared, not proved"}

@@ -123,7 +123,7 @@ def _read_one(name: str, tensor: Tensor, told: Rules, said: Said, by_module: Own
         return replace(_flat_range(name, tensor, mesh, kinds, tie, said.owned[name]), partial=partial)
     if own is not None and own.part is not None:
         return Read(Listed(name, mesh, kinds, own.part, own.shape, tie), own.counted, partial=partial)
-    part, shape = _part(name, tensor, kinds, said)
+    part, shape = _part(name, tensor, mesh, kinds, said, place.here.rank)
     return Read(Listed(name, mesh, kinds, part, shape, tie), partial=partial)
 
 
@@ -272,16 +272,50 @@ def local_numel(tensor: Tensor) -> int:
 
 
 def _part(
-    name: str, tensor: Tensor, kinds: tuple[Placement, ...], said: Said
+    name: str, tensor: Tensor, mesh: Mesh, kinds: tuple[Placement, ...], said: Said, rank: int
 ) -> tuple[Slice | None, tuple[int, ...] | None]:
     if is_dtensor(tensor):
         part = dtensor_slice(tensor)
         return part, tuple(tensor.shape) if part is not None else None
-    if name in said.shape:
-        return None, tuple(said.shape[name])
-    if Placement.SHARD in kinds:
+    if Placement.SHARD not in kinds:
+        return Slice.whole(tuple(tensor.shape)), tuple(tensor.shape)
+    if name not in said.shape:
         return None, None
-    return Slice.whole(tuple(tensor.shape)), tuple(tensor.shape)
+    whole = _checked_shape(name, tensor, said.shape[name])
+    return hand_made_slice(tuple(tensor.shape), whole, mesh, kinds, rank), whole
+
+
+def _checked_shape(name: str, tensor: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
+    whole = tuple(shape)
+    sizes = all(isinstance(size, int) and not isinstance(size, bool) for size in whole)
+    if not sizes or len(whole) != tensor.dim() or any(a > b for a, b in zip(tensor.shape, whole, strict=True)):
+        raise PlacementError(
+            f"Expected shape[{name!r}] to be a global shape of {tensor.dim()} dims that holds the local "
+            f"{tuple(tensor.shape)}, got {shape!r}."
+        )
+    return whole
+
+
+def hand_made_slice(
+    local: tuple[int, ...], whole: tuple[int, ...], mesh: Mesh, kinds: tuple[Placement, ...], rank: int
+) -> Slice | None:
+    """The elements of a hand-made shard: one dim cut over the shard axes in mesh order, as torch.chunk cuts.
+
+    None where the local shape says that it was cut in another way; nothing is assumed then.
+    """
+    cuts = [
+        (size, step)
+        for kind, size, step in zip(kinds, mesh.sizes, mesh.coordinates(rank), strict=True)
+        if kind is Placement.SHARD
+    ]
+    for dim in range(len(whole)):
+        dims: list[tuple[Interval, ...]] = [((0, size),) if size else () for size in whole]
+        for size, step in cuts:
+            dims[dim] = chunk(dims[dim], size, step)
+        found = Slice(tuple(dims))
+        if found.shape == local:
+            return found
+    return None
 
 
 def dtensor_slice(tensor: Any) -> Slice | None:
