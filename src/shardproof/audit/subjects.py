@@ -73,7 +73,10 @@ def load(spec: str, dtypes: Iterable[str] = ()) -> Clip:
 
         return control.clip
     if spec == "shardproof":
-        _compile(dtypes)
+        from shardproof.sums.kernels import Format, best_kernel, prepare
+
+        for dtype in dtypes:
+            prepare(best_kernel(), Format(dtype))
         return _shardproof
     if spec == "torch":
         return _torch
@@ -130,19 +133,6 @@ def _shardproof(params: list[torch.Tensor], limit: float, ctx: Context) -> objec
 
     placements: dict[str | torch.Tensor, Mapping[str, str]] = dict(zip(params, ctx.placements, strict=True))
     return clip_grad_norm_(params, limit, norm_type=ctx.norm_type, mesh=ctx.mesh, placements=placements)
-
-
-def _compile(dtypes: Iterable[str]) -> None:
-    """Have the kernel's code for these dtypes ready; from an empty cache that takes many seconds."""
-    import torch
-
-    from shardproof.sums.kernels import Format, best_kernel, scale, tally
-
-    for dtype in dtypes:
-        values = torch.ones(2, dtype=getattr(torch, dtype))
-        where = (best_kernel(), Format(dtype), [values.data_ptr()], [values.numel()])
-        tally(*where, 2)
-        scale(*where, 0.5)
 
 
 def _module_file(module: str) -> Path | None:

@@ -111,6 +111,11 @@ def overlaps_itself(values: Tensor) -> bool:
     return False
 
 
+def format_of_dtype(dtype: torch.dtype) -> Format | None:
+    """The kernels' format of a dtype, of its real parts for a complex one; None where there is none."""
+    return _FORMATS.get(dtype.to_real() if dtype.is_complex else dtype)
+
+
 def format_of(values: Tensor) -> Format:
     """The kernels' format of a tensor's dtype."""
     return _FORMATS[values.dtype]

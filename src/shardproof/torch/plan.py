@@ -14,7 +14,7 @@ from torch import Tensor
 
 from shardproof.errors import DisagreementError, InvalidValueError, ShardproofError
 from shardproof.layout import Mesh, Placement
-from shardproof.sums.kernels import Kernel, best_kernel, power_exponent
+from shardproof.sums.kernels import Kernel, best_kernel, power_exponent, prepare
 from shardproof.torch import collecting, in_backward, optimizers, refusals
 from shardproof.torch.buckets import Buckets, buckets
 from shardproof.torch.catalog import Catalog, catalog
@@ -125,6 +125,8 @@ class ClipPlan:
         self._catalog: Catalog | None = None
         self._buckets = Buckets({}, {}, 0)
         self._held: tuple[Held, ...] = ()
+        for form in self._source.formats():
+            prepare(self._kernel, form)
 
     def belongs(self) -> bool:
         """Whether the plan's tensors live and its process groups are those of the present run."""

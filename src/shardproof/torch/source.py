@@ -8,6 +8,8 @@ from weakref import ReferenceType, ref
 from torch import Tensor, nn
 
 from shardproof.errors import ShardproofError
+from shardproof.sums.kernels import Format
+from shardproof.torch.gradients import format_of_dtype
 from shardproof.torch.naming import Named, Parameters, named, without_tensors
 from shardproof.torch.reading import Said
 
@@ -57,6 +59,13 @@ class Source:
             placements=without_tensors(said.placements, listed),
             groups=without_tensors(said.groups, listed),
         )
+
+    def formats(self) -> list[Format]:
+        """The kernels' formats of the tensors, each once."""
+        if self._error is not None:
+            return []
+        found = (format_of_dtype(tensor.dtype) for _, tensor in self.tensors().tensors)
+        return list(dict.fromkeys(each for each in found if each is not None))
 
     def alive(self) -> bool:
         """Whether nothing of what the caller passed has been freed."""

@@ -6,7 +6,7 @@ keeps the memory alive and unchanged during the call. A complex tensor is a piec
 
 from __future__ import annotations
 
-from shardproof.sums.kernels.calls import best_kernel, largest, load_kernel, powers, scale, tally
+from shardproof.sums.kernels.calls import best_kernel, largest, load_kernel, powers, prepare, scale, tally
 from shardproof.sums.kernels.formats import Format
 from shardproof.sums.kernels.powers import LARGEST_POWER, norm_of_powers, power_exponent
 from shardproof.sums.kernels.protocol import Kernel, Largest, Order, Tally
@@ -24,6 +24,7 @@ __all__ = [
     "norm_of_powers",
     "power_exponent",
     "powers",
+    "prepare",
     "scale",
     "tally",
 ]

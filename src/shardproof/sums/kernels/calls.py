@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.util
 from collections.abc import Sequence
@@ -120,6 +121,26 @@ def scale(
     if not 0 <= factor <= 1:
         raise InvalidValueError(f"Expected a factor in [0, 1], got factor={factor!r}.")
     kernel.scale(format, addresses, counts, float(factor), threads)
+
+
+_prepared: set[tuple[int, Format]] = set()
+
+
+def prepare(kernel: Kernel, format: Format) -> None:
+    """Have a kernel's code for `tally` and `scale` of this format ready, where the kernel compiles: once in a process.
+
+    From an empty cache that takes many seconds, in which other ranks must not wait inside a collective.
+
+    >>> prepare(load_kernel("numpy"), Format.FLOAT32)
+    """
+    key = (id(kernel), format)
+    if key in _prepared:
+        return
+    _prepared.add(key)
+    zero = ctypes.create_string_buffer(format.bits.size)
+    where = (format, [ctypes.addressof(zero)], [1])
+    kernel.tally(*where, 2, 1)
+    kernel.scale(*where, 0.5, 1)
 
 
 def _check(format: object, addresses: Sequence[int], counts: Sequence[int], threads: int) -> None:
