@@ -31,9 +31,9 @@ VECTOR_FORMATS = [Format.FLOAT64, Format.FLOAT32, Format.FLOAT16, Format.BFLOAT1
 @pytest.mark.parametrize("format", list(Format))
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_threads_that_really_share_the_work(format, count):
-    many = (within(format, 1000, 1, 6) * 700)[: count * numba_kernel._VALUES_PER_THREAD + 77]
+    many = (within(format, 1000, 1, 6) * 700)[: count * numba_kernel._PART + 77]
     pieces = Pieces(format, [many[:5], many[5:100_000], [], many[100_000:]], offset=3)
-    assert len(numba_kernel._parts(pieces.addresses, pieces.counts, count)[2]) == count + 1
+    assert numba_kernel._shared(pieces.addresses, pieces.counts, count).workers == count
     check_tally(KERNEL, pieces, 2, count)
     assert largest(KERNEL, *pieces.arguments, count) == largest(REFERENCE, *pieces.arguments)
     check_scale(KERNEL, pieces, 1 / 3, count)
@@ -55,16 +55,30 @@ def test_tallies_at_the_same_time_do_not_meet(format, order):
     assert found == [expected] * 80
 
 
-def test_an_error_in_a_thread_is_raised_after_all_have_ended():
-    ended = []
+def test_every_part_is_done_once_and_workers_meet():
+    together, done = threading.Barrier(3, timeout=60), []
 
-    def work(part: int) -> None:
-        if part == 1:
+    def work(worker: int, part: int) -> None:
+        if part < 3:
+            together.wait()  # ends only when three workers have a part at the same time
+        done.append((worker, part))
+
+    threads.in_parallel(work, 20, 3)
+    assert sorted(part for _, part in done) == list(range(20))
+    assert {worker for worker, _ in done} == {0, 1, 2}
+
+
+def test_an_error_in_a_thread_is_raised_after_all_have_ended():
+    together, ended = threading.Barrier(3, timeout=60), []
+
+    def work(worker: int, part: int) -> None:
+        together.wait()
+        if worker == 1:
             raise MemoryError
-        ended.append(part)
+        ended.append(worker)
 
     with pytest.raises(MemoryError):
-        threads.in_parallel(work, 3)
+        threads.in_parallel(work, 3, 3)
     assert sorted(ended) == [0, 2]
 
 

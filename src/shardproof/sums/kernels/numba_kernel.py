@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -22,8 +23,11 @@ from shardproof.sums.kernels.threads import in_parallel
 
 Integers = NDArray[np.int64]
 
-# Below this, handing work to a thread costs more than doing it.
-_VALUES_PER_THREAD: Final = 1 << 17
+# Parts are whole chunks of any format. Fewer values than _PART are added before another thread has begun.
+_CHUNK: Final = 8192
+_PART: Final = 1 << 17
+# More parts than workers: one whose core is busy elsewhere takes fewer of them.
+_PARTS_PER_WORKER: Final = 8
 
 
 def tally(format: Format, addresses: Sequence[int], counts: Sequence[int], order: Order, threads: int) -> Tally:
@@ -55,14 +59,17 @@ def scale(format: Format, addresses: Sequence[int], counts: Sequence[int], facto
     if not _has_instructions_for(format):
         numpy_kernel.scale(format, addresses, counts, factor, threads)
         return
-    where, sizes, cuts = _parts(addresses, counts, threads)
-    parts = len(cuts) - 1
+    shared = _shared(addresses, counts, threads)
     if format.bits.size == 1:
         replace, table = _cached(scaling.replace_bytes), _scaled_table(format, factor)
-        in_parallel(lambda part: replace(where, sizes, cuts[part], cuts[part + 1], table), parts)
+        shared.work(lambda worker, *span: replace(shared.addresses, shared.counts, *span, table))
     else:
-        sweep, tag, buffers = _cached(scaling.scale_sweep), Tag(format, 2), np.zeros((parts, GROUP_BYTES), np.uint8)
-        in_parallel(lambda part: sweep(tag, where, sizes, cuts[part], cuts[part + 1], factor, buffers[part]), parts)
+        sweep, tag, buffers = (
+            _cached(scaling.scale_sweep),
+            Tag(format, 2),
+            np.zeros((shared.workers, GROUP_BYTES), np.uint8),
+        )
+        shared.work(lambda worker, *span: sweep(tag, shared.addresses, shared.counts, *span, factor, buffers[worker]))
 
 
 @cache
@@ -80,17 +87,15 @@ def _has_instructions_for(format: Format) -> bool:
 def _swept(
     tag: Tag, addresses: Sequence[int], counts: Sequence[int], threads: int, *, summing: bool
 ) -> tuple[Integers, Integers]:
-    """The limbs and the states of all parts; a row of the states has one quantity of each part."""
-    where, sizes, cuts = _parts(addresses, counts, threads)
-    parts, sweep = len(cuts) - 1, _cached(sweeps.sweep)
-    limbs = np.zeros((parts, sweeps.ROOM), np.int64)
-    states = np.zeros((parts, sweeps.STATE), np.int64)
-    buffers = np.empty((parts, sweeps.BUFFER_BYTES), np.uint8)
-    in_parallel(
-        lambda part: sweep(
-            tag, where, sizes, cuts[part], cuts[part + 1], summing, limbs[part], states[part], buffers[part]
-        ),
-        parts,
+    """The limbs and the states of all workers; a row of the states has one quantity of each worker."""
+    shared, sweep = _shared(addresses, counts, threads), _cached(sweeps.sweep)
+    limbs = np.zeros((shared.workers, sweeps.ROOM), np.int64)
+    states = np.zeros((shared.workers, sweeps.STATE), np.int64)
+    buffers = np.empty((shared.workers, sweeps.BUFFER_BYTES), np.uint8)
+    shared.work(
+        lambda worker, *span: sweep(
+            tag, shared.addresses, shared.counts, *span, summing, limbs[worker], states[worker], buffers[worker]
+        )
     )
     return limbs, states.T
 
@@ -101,10 +106,9 @@ def _total(limbs: Integers) -> int:
 
 
 def _counted(format: Format, addresses: Sequence[int], counts: Sequence[int], threads: int) -> Counts:
-    where, sizes, cuts = _parts(addresses, counts, threads)
-    parts, count = len(cuts) - 1, _cached(scaling.count_bytes)
-    tables = np.zeros((parts, 4, 256), np.int64)
-    in_parallel(lambda part: count(where, sizes, cuts[part], cuts[part + 1], tables[part]), parts)
+    shared, count = _shared(addresses, counts, threads), _cached(scaling.count_bytes)
+    tables = np.zeros((shared.workers, 4, 256), np.int64)
+    shared.work(lambda worker, *span: count(shared.addresses, shared.counts, *span, tables[worker]))
     found = tables.sum(axis=(0, 1))
     return Counts(format, found[:128] + found[128:], int(found[128]))
 
@@ -113,12 +117,27 @@ def _scaled_table(format: Format, factor: float) -> Integers:
     return np.array([encoded(format, decoded(format, pattern) * factor) for pattern in range(256)], np.int64)
 
 
-def _parts(addresses: Sequence[int], counts: Sequence[int], threads: int) -> tuple[Integers, Integers, list[int]]:
-    """The pieces as arrays, and where to cut all their values, laid end to end, into parts for the threads."""
+@dataclass(frozen=True)
+class Shared:
+    """Pieces, and all their values, laid end to end, cut into parts that workers share."""
+
+    addresses: Integers
+    counts: Integers
+    cuts: Sequence[int]
+    workers: int
+
+    def work(self, one: Callable[[int, int, int], Any]) -> None:
+        """Call one(worker, begin, end) for every part."""
+        parts = len(self.cuts) - 1
+        in_parallel(lambda worker, part: one(worker, self.cuts[part], self.cuts[part + 1]), parts, self.workers)
+
+
+def _shared(addresses: Sequence[int], counts: Sequence[int], threads: int) -> Shared:
     sizes = np.asarray(counts, np.int64)
     values = int(sizes.sum())
-    parts = max(1, min(threads, values // _VALUES_PER_THREAD))
-    return np.asarray(addresses, np.int64), sizes, [values * part // parts for part in range(parts + 1)]
+    step = max(_PART, values // (_PARTS_PER_WORKER * threads) // _CHUNK * _CHUNK) if threads > 1 else max(values, 1)
+    cuts = [*range(0, values, step), values]
+    return Shared(np.asarray(addresses, np.int64), sizes, cuts, max(1, min(threads, len(cuts) - 1)))
 
 
 @cache

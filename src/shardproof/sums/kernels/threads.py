@@ -19,17 +19,23 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-def in_parallel(work: Callable[[int], Any], parts: int) -> None:
-    """Call work(0) ... work(parts - 1) at the same time, the first in the calling thread; raises what they raise."""
-    if parts == 1:
-        work(0)
-        return
-    rest = [_pool(parts - 1).submit(work, part) for part in range(1, parts)]
+def in_parallel(work: Callable[[int, int], Any], parts: int, workers: int) -> None:
+    """Call work(worker, part) for every part; each worker takes the next part when it has done one.
+
+    Worker 0 is the calling thread. Returns when all have ended, and raises what one of them raised.
+    """
+    left = iter(range(parts))  # next() on it holds the GIL, so that no part is taken twice
+
+    def run(worker: int) -> None:
+        for part in left:
+            work(worker, part)
+
+    others = [_pool(workers - 1).submit(run, worker) for worker in range(1, workers)]
     try:
-        work(0)
+        run(0)
     finally:
         # The pieces' memory must not be freed while a thread still reads it.
-        errors = [future.exception() for future in rest]
+        errors = [future.exception() for future in others]
     for error in errors:
         if error is not None:
             raise error
