@@ -17,7 +17,7 @@ VECTOR_BYTES: Final = 64
 UNROLL: Final = 4
 GROUP_BYTES: Final = VECTOR_BYTES * UNROLL
 """A loop's step: memory is read in groups of this size, of any alignment."""
-FETCH_AHEAD: Final = 4096
+FETCH_AHEAD: Final = 16384
 """Bytes between what a loop reads and what it fetches into the cache for later."""
 
 
@@ -119,14 +119,15 @@ def loop(
 
 
 def _fetch_ahead(b: Value, addresses: list[Value], end: Value) -> None:
-    # The hardware fetches ahead by itself, but not into the next page of 4 KiB: docs/performance.md.
+    # The hardware fetches ahead by itself, but not into the next page of 4 KiB. The second-level cache takes more
+    # requests at a time than the first: docs/performance.md.
     kinds = [BYTE.as_pointer(), I32, I32, I32]
     prefetch = b.module.declare_intrinsic("llvm.prefetch", kinds[:1], ir.FunctionType(ir.VoidType(), kinds))
-    read, keep, data = ir.Constant(I32, 0), ir.Constant(I32, 3), ir.Constant(I32, 1)
+    read, second_level, data = ir.Constant(I32, 0), ir.Constant(I32, 2), ir.Constant(I32, 1)
     for address in addresses:
         ahead = b.add(address, ir.Constant(I64, FETCH_AHEAD))
         nearest = b.select(b.icmp_signed("<", ahead, end), ahead, end)
-        b.call(prefetch, [b.inttoptr(nearest, kinds[0]), read, keep, data])
+        b.call(prefetch, [b.inttoptr(nearest, kinds[0]), read, second_level, data])
 
 
 def when(b: Value, condition: Value, state: Sequence[Value], body: Callable[[list[Value]], list[Value]]) -> list[Value]:
