@@ -382,11 +382,13 @@ def hand_made(rank):
     plan = ClipPlan([("rows", rows), ("odd", odd)], **call)
     coverage = {row.name: row.coverage for row in plan.describe().rows}
     norm = float(plan.clip_(None))
-    texts = []
     for shape in ((3,), (1, 2), (2.5, 2)):
-        with pytest.raises(PlacementError, match=r"Expected shape\['rows'\]") as caught:
+        with pytest.raises(PlacementError, match=r"Expected shape\['rows'\]"):
             ClipPlan([("rows", rows)], placements="shard", shape={"rows": shape})
-        texts.append(str(caught.value))
+    # Both ranks hold the whole tensor and call it a shard: which elements they own is unknown, their number is not.
+    for shape, word in (((2,), "counted twice"), ((5,), "left out")):
+        with pytest.raises(PlacementError, match=rf"w: 4 of {shape[0]} elements are owned, some are {word}"):
+            ClipPlan([("w", parameter([3.0, 4.0]))], placements="shard", shape={"w": shape})
     return norm, coverage
 
 

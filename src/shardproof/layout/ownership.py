@@ -83,16 +83,23 @@ class Gap:
 
 
 def claims(tensors: Iterable[Listed], rank: int, holders: Holders) -> dict[Identity, Claim]:
-    """What `rank` claims of each logical tensor that it lists and whose slices are known."""
+    """What `rank` claims of each logical tensor that it lists and whose shape is known.
+
+    Where it is unknown which elements it holds, it claims their number only.
+    """
     claimed: dict[Identity, Claim] = {}
     for tensor in tensors:
-        if tensor.part is None or tensor.shape is None:
+        if tensor.shape is None or (tensor.part is None and tensor.count is None):
             continue
         identity = tensor.identity(rank)
         mine = claimed.get(identity, Claim())
         owns = _owns(tensor, rank, identity, holders)
-        claimed[identity] = mine + claim(str(identity), tensor.part) if owns else mine
+        claimed[identity] = mine + _claim(tensor, identity) if owns else mine
     return claimed
+
+
+def _claim(tensor: Listed, identity: Identity) -> Claim:
+    return Claim(tensor.count or 0) if tensor.part is None else claim(str(identity), tensor.part)
 
 
 def gaps(summed: Mapping[Identity, Claim], shapes: Mapping[Identity, tuple[int, ...]]) -> list[Gap]:

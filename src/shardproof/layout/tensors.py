@@ -39,6 +39,7 @@ class Listed:
         part: the elements of the whole tensor that this rank holds and that count; None where unknown.
         shape: the whole tensor's shape; None where unknown.
         tie: names of one tied tensor in order of ownership, `name` among them; empty when not tied.
+        count: how many elements this rank holds, where it is unknown which.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Listed:
     part: Slice | None = None
     shape: tuple[int, ...] | None = None
     tie: tuple[str, ...] = ()
+    count: int | None = None
 
     def __post_init__(self) -> None:
         if len(self.placements) != len(self.mesh.axes):

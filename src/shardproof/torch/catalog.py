@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
@@ -158,9 +159,16 @@ def _prove(
     unproved = frozenset(identity for identity, row in zip(order, words, strict=True) if row[3])
     shapes = {each: known[each].shape for each in order if each not in unproved}
     found = gaps(summed, {each: shape for each, shape in shapes.items() if shape is not None})
+    found += _miscounted(summed, {each: known[each].shape for each in unproved})
     if found:
         raise PlacementError(_uncovered(here, found, listed, claimed))
     return unproved
+
+
+def _miscounted(summed: dict[Identity, Claim], shapes: Mapping[Identity, tuple[int, ...] | None]) -> list[Gap]:
+    """Declared tensors of known shape: which elements are owned is unknown, but their number has to be right."""
+    counts = {each: (summed[each].count, math.prod(shape)) for each, shape in shapes.items() if shape is not None}
+    return [Gap(each, count, numel) for each, (count, numel) in sorted(counts.items(), key=str) if count != numel]
 
 
 def _row(claimed: Claim, unknown: bool) -> list[int]:
@@ -175,7 +183,7 @@ def _uncovered(here: World, found: list[Gap], listed: Sequence[Listed], claimed:
         (
             each.identity(here.rank),
             each.part.dims if each.part else None,
-            claimed[each.identity(here.rank)].count,
+            claimed.get(each.identity(here.rank), Claim()).count,
         )
         for each in listed
         if each.identity(here.rank) in wanted

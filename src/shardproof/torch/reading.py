@@ -124,7 +124,8 @@ def _read_one(name: str, tensor: Tensor, told: Rules, said: Said, by_module: Own
     if own is not None and own.part is not None:
         return Read(Listed(name, mesh, kinds, own.part, own.shape, tie), own.counted, partial=partial)
     part, shape = _part(name, tensor, mesh, kinds, said, place.here.rank)
-    return Read(Listed(name, mesh, kinds, part, shape, tie), partial=partial)
+    count = local_numel(tensor) if part is None else None
+    return Read(Listed(name, mesh, kinds, part, shape, tie, count), partial=partial)
 
 
 def _partial(name: str, tensor: Tensor, mesh: Mesh, facts: Facts, said: Said, place: Place) -> Partial | None:
