@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo test test-hosts check clean
+.PHONY: help setup demo test test-hosts bench check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 12
@@ -28,6 +28,10 @@ test: check ## check, then every test: the quick ones first, then those that sta
 
 test-hosts: $(VENV)/.tools ## the clip across four hosts in network namespaces; needs root and iproute2 (two minutes)
 	@$(BIN)/python -m pytest -q -rs tests/hosts/four_hosts.py
+
+bench: $(VENV)/.tools ## norms and clips beside torch's, as ratios in one run; needs an idle machine (some minutes)
+	@$(BIN)/python -m benchmarks.norm
+	@$(BIN)/python -m benchmarks.scale
 
 check: $(VENV)/.tools ## ruff, ruff format, mypy --strict on src, import contracts
 	@echo "check: ruff, ruff format, mypy, import contracts"
