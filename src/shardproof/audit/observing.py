@@ -53,7 +53,7 @@ def summary(error: BaseException) -> str:
         text = str(error)
     except Exception:
         text = "(its text cannot be read)"
-    return f"{type(error).__name__}: {text}".strip()[:_LONGEST_TEXT]
+    return storable(f"{type(error).__name__}: {text}".strip()[:_LONGEST_TEXT])
 
 
 def last_lines(error: BaseException, lines: int = 6) -> str:
@@ -62,7 +62,12 @@ def last_lines(error: BaseException, lines: int = 6) -> str:
         text = "".join(traceback.format_exception(error)).rstrip()
     except Exception:
         return summary(error)
-    return "\n".join(text.splitlines()[-lines:])[-_LONGEST_TEXT:]
+    return storable("\n".join(text.splitlines()[-lines:])[-_LONGEST_TEXT:])
+
+
+def storable(text: str) -> str:
+    """The text with what no encoding holds, as a lone surrogate, as an escape: a record is stored as UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _slice(entry: Entry, grad_before: Any, values_before: tuple[float, ...]) -> Slice:

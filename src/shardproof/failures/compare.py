@@ -49,7 +49,7 @@ def unobserved(recorded: Sequence[TableRow], why: str | None) -> tuple[Observati
 
 def compare_exit(text: str, observed: int | None) -> ExitCode:
     """Hold the page's exit text, as in `Exit 1`, against the observed code."""
-    said = re.fullmatch(r"Exit (-?\d{1,9})", text)
+    said = re.fullmatch(r"Exit (0|-?[1-9][0-9]{0,8})", text)
     agrees = None if observed is None else bool(said) and int(text.removeprefix("Exit ")) == observed
     return ExitCode(recorded=text, observed=observed, agrees=agrees)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from shardproof.errors import PlacementError, ShardproofError
+from shardproof.errors import InvalidTypeError, PlacementError, ShardproofError
 from shardproof.layout import FIELD, Claim, Gap, Identity, Listed, Mesh, Share, claims, gaps, share
 from shardproof.torch.reading import Read
 from shardproof.torch.world import MeshLike, World, add_up, broadcast, coordinates, gather, grid
@@ -70,6 +70,7 @@ def catalog(here: World, mesh: MeshLike | None, read: Callable[[Mesh | None], Se
 
     listed = [each.listed for each in mine]
     shares = tuple(share(each, here.rank, holders) for each in listed)
+    _raise_together(here, gather(here, _attempt(lambda: _check_copies_listed(here, listed, shares, lister, lists))))
     unproved = _prove(here, listed, known, holders)
     digest = _digest(tuple(sorted(lists)))
     return Catalog(here, mine, shares, unproved, digest, known)
@@ -81,6 +82,13 @@ def _attempt(call: Callable[[], Any]) -> Any:
         return call()
     except ShardproofError as error:
         return error
+    except Exception as error:  # whatever a caller's object raises while it is read must reach the other ranks
+        return unreadable(error)
+
+
+def unreadable(error: Exception) -> InvalidTypeError:
+    """What a caller's argument raised while it was read, as an error of ours that can travel to other ranks."""
+    return InvalidTypeError(f"An argument could not be read: {type(error).__name__}: {error}")
 
 
 def _raise_together(here: World, answers: Sequence[object]) -> None:
@@ -138,6 +146,28 @@ def _said(line: Line) -> str:
     axes = ", ".join(f"{axis} ({size}): {kind}" for axis, size, kind in line.axes)
     tie, group = f", tied {line.tie}" if line.tie else "", f", group {line.group}" if line.group else ""
     return f"shape {line.shape}, {axes}{tie}{group}"
+
+
+def _check_copies_listed(
+    here: World,
+    listed: Sequence[Listed],
+    shares: Sequence[Share],
+    lister: Mapping[int, str],
+    lists: Mapping[str, Sequence[Line]],
+) -> None:
+    """A copy that is said to lie on a rank must be listed there, or it would be counted under each of its names.
+
+    A rank that lists nothing holds nothing; a tied tensor says itself that it is elsewhere under another name.
+    """
+    for each, part in zip(listed, shares, strict=True):
+        along = each.mesh.along(here.rank, each.copy_axes)
+        silent = [rank for rank in along if rank not in part.copies and lists[lister[rank]]] if not each.tie else []
+        if silent:
+            raise PlacementError(
+                f"{each.name} is said to be copied on ranks {list(along[:16])}, but ranks {silent[:16]} do not list it "
+                "under this name. Use the same names on every rank; say tied= for one tensor under two names, or "
+                '"distinct" where other ranks do not hold it.'
+            )
 
 
 def _prove(

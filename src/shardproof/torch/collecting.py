@@ -71,9 +71,13 @@ def slice_weight(identity: Identity, share: Share) -> int:
 
 @dataclass
 class Local:
-    """The gradients of this rank in this step, in the order of the plan; None where there is none."""
+    """The gradients of this rank in this step, in the order of the plan; None where there is none.
+
+    `counts`: whether an entry stands for its slice on this rank, as one of several tied names does.
+    """
 
     values: list[Tensor | None] = field(default_factory=list)
+    counts: list[bool] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     stale: bool = False
 
@@ -84,6 +88,7 @@ def collect(held: Sequence[Held], gradient_of: Callable[[Tensor], Any], *, reduc
     `reduced` says that partial gradients have been made whole in this call.
     """
     local = Local()
+    counting: set[int] = set()
     for each in held:
         tensor = each.ref()
         if tensor is None or not same(tensor, each.looks):
@@ -104,7 +109,38 @@ def collect(held: Sequence[Held], gradient_of: Callable[[Tensor], Any], *, reduc
         except InvalidTypeError as error:
             local.values.append(None)
             local.problems.append(f"the gradient of {each.name} {error}")
+        # A tied tensor may stand here under several names: the first that has a gradient stands for the slice.
+        local.counts.append(local.values[-1] is not None and each.weight not in counting)
+        if local.counts[-1]:
+            counting.add(each.weight)
+    local.problems += _overlaps(held, local)
     return local
+
+
+def _overlaps(held: Sequence[Held], local: Local) -> list[str]:
+    """Gradients that share memory and would be scaled twice: by parts, or as one object in two groups.
+
+    Found where one begins inside another that fills its region; the very same memory in one group is scaled once.
+    """
+    regions = sorted(
+        (values.data_ptr(), not is_one_region(values), values.numel() * values.element_size(), index)
+        for index, values in enumerate(local.values)
+        if values is not None and values.numel() and values.device.type == "cpu"
+    )
+    said, reach, last = [], 0, -1
+    for start, scattered, size, index in regions:
+        values = local.values[index]
+        assert values is not None
+        if start < reach:
+            same = _place(values) == _place(local.values[last])  # type: ignore[arg-type]
+            if not same or held[index].read.group != held[last].read.group:
+                said.append(
+                    f"the gradients of {held[last].name} and {held[index].name} share memory, so one of them would "
+                    "be scaled twice; give each its own, for example p.grad = p.grad.clone()"
+                )
+        elif not scattered:
+            reach, last = start + size, index
+    return said
 
 
 def _expected(each: Held, gradient: Any, *, reduced: bool) -> bool:
@@ -171,16 +207,16 @@ def copies_term(held: Sequence[Held], sums: dict[int, int]) -> int:
     )
 
 
-def presence(held: Sequence[Held], local: Local) -> int:
+def presence(held: Sequence[Held], local: Local, rank: int) -> int:
     """This rank's term of a sum that is zero when every slice has a gradient on all its ranks or on none.
 
     The owner of a slice with c copies adds c - 1 times the slice's weight, every other rank subtracts it once.
     """
     return (
         sum(
-            each.weight * (len(each.share.copies) - 1 if each.share.owned else -1)
-            for each, values in zip(held, local.values, strict=True)
-            if values is not None and each.share.first and len(each.share.copies) > 1
+            each.weight * (len(each.share.copies) - 1 if each.share.owner == rank else -1)
+            for each, counts in zip(held, local.counts, strict=True)
+            if counts and len(each.share.copies) > 1
         )
         % WORD
     )

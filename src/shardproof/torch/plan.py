@@ -17,7 +17,7 @@ from shardproof.layout import Mesh, Placement
 from shardproof.sums.kernels import Kernel, best_kernel, power_exponent, prepare
 from shardproof.torch import collecting, in_backward, optimizers, refusals
 from shardproof.torch.buckets import Buckets, buckets
-from shardproof.torch.catalog import Catalog, catalog
+from shardproof.torch.catalog import Catalog, catalog, unreadable
 from shardproof.torch.collecting import Held, Local, collect, looks, slice_weight
 from shardproof.torch.description import Description, describe
 from shardproof.torch.naming import Groups, Parameters, Placements
@@ -316,15 +316,20 @@ class ClipPlan:
         """The values that this rank counts, by bucket."""
         found: list[list[Tensor]] = [[] for _ in range(self._buckets.count)]
         for index, (each, values) in enumerate(zip(self._held, local.values, strict=True)):
-            if values is not None and owners.get(index, each.share.owned):
+            if values is not None and owners.get(index, self._counts(local, index)):
                 found[each.bucket].append(values)
         return found
+
+    def _counts(self, local: Local, index: int) -> bool:
+        return local.counts[index] and self._held[index].share.owner == self._here.rank
 
     def _copies(self, local: Local, owners: Mapping[int, bool]) -> list[Tensor]:
         """The values that another rank counts; this one only looks whether they are finite."""
         pairs = enumerate(zip(self._held, local.values, strict=True))
         return [
-            values for index, (each, values) in pairs if values is not None and not owners.get(index, each.share.owned)
+            values
+            for index, (_, values) in pairs
+            if values is not None and not owners.get(index, self._counts(local, index))
         ]
 
     def _contribute(
@@ -346,7 +351,7 @@ class ClipPlan:
             copies = collecting.copies_term(self._held, collecting.checksums(self._held, local))
         return replace(
             self._packet(asked),
-            presence=0 if owners else collecting.presence(self._held, local),
+            presence=0 if owners else collecting.presence(self._held, local, self._here.rank),
             copies=copies,
             nans=nans,
             infs=infs,
@@ -410,16 +415,13 @@ class ClipPlan:
 
     def _reassign(self, local: Local) -> dict[int, bool]:
         """Some copies of a slice have a gradient and others none: the first rank that has one counts it."""
-        absent = {
-            each.weight
-            for each, values in zip(self._held, local.values, strict=True)
-            if values is None and each.share.first
-        }
+        present = {each.weight for each, counts in zip(self._held, local.counts, strict=True) if counts}
+        absent = {each.weight for each in self._held} - present
         told = dict(zip(self._here.ranks, gather(self._here, absent), strict=True))
         owners = {}
         for index, each in enumerate(self._held):
             having = [rank for rank in each.share.copies if each.weight not in told[rank]]
-            owners[index] = each.share.first and having[:1] == [self._here.rank]
+            owners[index] = local.counts[index] and having[:1] == [self._here.rank]
         return owners
 
 
@@ -439,3 +441,5 @@ def _asked(
         return request(max_norm, norm_type, eps, error_if_nonfinite, groups), None
     except ShardproofError as error:
         return None, error
+    except Exception as error:  # whatever a caller's object raises while it is read must reach the other ranks
+        return None, unreadable(error)

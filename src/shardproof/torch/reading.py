@@ -116,6 +116,7 @@ def _read_one(name: str, tensor: Tensor, told: Rules, said: Said, by_module: Own
                 f"{name}: placements say {kind.value!r} on axis {axis!r}, the tensor itself says "
                 f"{facts[axis].value!r}. Use a pattern that matches only the tensors it is meant for, or correct it."
             )
+    _check_hidden(name, told, mesh, own, place.root)
     partial = _partial(name, tensor, mesh, facts, said, place)
     kinds = _complete(name, tensor, mesh, facts, place.root)
     tie = next((tuple(names) for names in said.tied if name in names), ())
@@ -126,6 +127,19 @@ def _read_one(name: str, tensor: Tensor, told: Rules, said: Said, by_module: Own
     part, shape = _part(name, tensor, mesh, kinds, said, place.here.rank)
     count = local_numel(tensor) if part is None else None
     return Read(Listed(name, mesh, kinds, part, shape, tie, count), partial=partial)
+
+
+def _check_hidden(name: str, told: Rules, mesh: Mesh, own: Own | None, root: Mesh | None) -> None:
+    """An axis that lies inside the tensor's own mesh, under another name, must not be said otherwise."""
+    if own is None or root is None:
+        return
+    for axis, kind in told.of(name, [axis for axis in root.axes if axis not in mesh.axes]).items():
+        if root.sizes[root.axes.index(axis)] > 1 and set(own.kinds) != {kind}:
+            raise PlacementError(
+                f"{name}: placements say {kind.value!r} on axis {axis!r}, which lies inside the tensor's own mesh "
+                f"{dict(zip(own.mesh.axes, (each.value for each in own.kinds), strict=True))}. Use a pattern that "
+                "matches only the tensors it is meant for, or correct it."
+            )
 
 
 def _partial(name: str, tensor: Tensor, mesh: Mesh, facts: Facts, said: Said, place: Place) -> Partial | None:
