@@ -148,6 +148,10 @@ def _tail(text: str) -> dict[str, str]:
     scope, text = _cut(text, "\n\nObservations recorded using Python ")
     recorded, digest = _cut(text, "\n\nCase digest / ")
     python, time = _cut(recorded, " at ")
+    if not re.fullmatch(r"[0-9a-f]{64}", digest.strip()):
+        raise InvalidValueError(
+            f"Expected a page of the Failure Map that ends with its case digest, 64 hex digits, got {digest[:80]!r}."
+        )
     return {
         "scope": scope,
         "recorded_python": python,

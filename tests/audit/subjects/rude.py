@@ -93,3 +93,7 @@ def sleeps(params, max_norm, ctx):
     with Path(os.environ["SHARDPROOF_TEST_PIDS"]).open("a") as stream:
         stream.write(f"{os.getpid()} ")
     time.sleep(300)
+
+
+def raises_what_no_encoding_holds(params, max_norm, ctx):
+    raise RuntimeError("\ud800")
