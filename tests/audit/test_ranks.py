@@ -24,8 +24,8 @@ VERDICTS = [
     ("raises_everywhere", "error", (0, 1), "over: ranks 0, 1 raised KeyError: 'limit 7.0'"),
     ("sys_exit", "error", (0, 1), "over: ranks 0, 1 raised SystemExit: 0"),
     ("forges", "fail", (0, 1), "norm.global: over: expected norm 14.0, returned 0.0 on rank 0"),
-    # Whether its exit code or gloo's thread, whose sockets it closed, ends the rank first is a race.
     ("raises_what_no_encoding_holds", "error", (0, 1), "RuntimeError: \\ud800"),
+    # Whether its exit code or gloo's thread, whose sockets it closed, ends the rank first is a race.
     ("closes_everything", "crash", (0, 1), "over: rank 0 "),
     ("scribbles", "crash", (0, 1), "wrote to the harness's channel"),
     ("FORGED", "error", (0, 1), "import failed on ranks 0, 1: shardproof.errors.InvalidTypeError: Expected a callable"),

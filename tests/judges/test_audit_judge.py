@@ -109,3 +109,10 @@ def test_a_failure_says_expected_and_returned_norm_on_each_rank_and_their_ratio(
     assert row.expected_factor == 0.5
     first = next(each.first for each in cell.clauses if each.clause == "scale.one-factor")
     assert (first.rank, first.tensor, first.index, first.expected) == (0, "stage0.layer.weight", 0, 0.5)
+
+
+def test_the_control_answers_no_subject():
+    """It is told the gradient only while it is run itself."""
+    cell = verdict_on(f"{SUBJECTS / 'wrong.py'}:asks_the_control", "hand-sharded")
+
+    assert cell.verdict == "fail", cell.reason

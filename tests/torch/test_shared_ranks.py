@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.ranks import on_ranks
 
-from shardproof import InvalidTypeError, InvalidValueError, PlacementError
+from shardproof import InvalidTypeError, InvalidValueError, PlacementError, UnequalCopiesError
 
 
 def parameter(values):
@@ -93,6 +93,17 @@ def test_gradients_that_would_be_scaled_twice_are_refused():
     d.grad = c.grad
     with pytest.raises(InvalidValueError, match="share memory"):
         clip_grad_norm_([("c", c), ("d", d)], 1.0, groups={"x": ["c"], "y": ["d"]})
+
+
+def test_tied_copies_on_one_rank_are_compared_too():
+    """check_copies: two names of one tensor with different gradients, on a single rank."""
+    from shardproof.torch import clip_grad_norm_
+
+    listed = [("a", parameter([3.0, 4.0])), ("b", parameter([30.0, 40.0]))]
+    with pytest.raises(UnequalCopiesError, match="a is one thing on ranks 0 and another on ranks 0"):
+        clip_grad_norm_(listed, 1.0, tied=[("a", "b")], check_copies=True)
+    listed[1][1].grad = torch.tensor([3.0, 4.0])
+    assert float(clip_grad_norm_(listed, 1.0, tied=[("a", "b")], check_copies=True)) == 5.0
 
 
 BAD = ({"owned": {"a": 5}}, {"shape": {"a": 4}}, {"tied": [5]}, {"groups": ["a"]}, {"max_norm": torch.ones(2)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -188,23 +189,32 @@ def checksum(values: Tensor) -> int:
 
 
 def checksums(held: Sequence[Held], local: Local) -> dict[int, int]:
-    """Index in the plan -> checksum, for slices that other ranks hold too; 0 where there is no gradient."""
+    """Index in the plan -> checksum, for slices of which there are copies, here under a tied name or elsewhere.
+
+    0 where there is no gradient.
+    """
+    entries = Counter(each.weight for each in held)
     return {
         index: 0 if values is None else checksum(values)
         for index, (each, values) in enumerate(zip(held, local.values, strict=True))
-        if len(each.share.copies) > 1 and each.share.first
+        if len(each.share.copies) > 1 or entries[each.weight] > 1
     }
 
 
 def copies_term(held: Sequence[Held], sums: dict[int, int]) -> int:
-    """This rank's term of a sum that is zero when all copies of every slice have equal checksums."""
-    return (
-        sum(
-            each_sum * (len(held[index].share.copies) - 1 if held[index].share.owned else -1)
-            for index, each_sum in sums.items()
-        )
-        % WORD
-    )
+    """This rank's term of a sum that is zero when all copies of every slice have equal checksums.
+
+    Between ranks a slice's first entry stands for it; further entries on one rank are held against that one.
+    """
+    first = {held[index].weight: each for index, each in sums.items() if held[index].share.first}
+    term = 0
+    for index, each in sums.items():
+        share, weight = held[index].share, held[index].weight
+        if share.first:
+            term += each * (len(share.copies) - 1 if share.owned else -1)
+        else:
+            term += weight * (each - first[weight])
+    return term % WORD
 
 
 def presence(held: Sequence[Held], local: Local, rank: int) -> int:

@@ -77,11 +77,11 @@ def raise_nonfinite(here: World, asked: Request, summed: Packet, held: Sequence[
 
 def unequal_copies(here: World, held: Sequence[Held], sums: dict[int, int]) -> NoReturn:
     """Copies of a slice differ; names each tensor and which ranks hold what."""
-    told = gather(here, {held[index].weight: (held[index].name, each) for index, each in sums.items()})
+    told = gather(here, [(held[index].weight, held[index].name, each) for index, each in sums.items()])
     found: dict[int, dict[int, list[int]]] = {}
     names: dict[int, str] = {}
     for rank, said in zip(here.ranks, told, strict=True):
-        for weight, (name, each) in said.items():
+        for weight, name, each in said:
             names.setdefault(weight, name)
             found.setdefault(weight, {}).setdefault(each, []).append(rank)
     unequal = [

@@ -148,3 +148,9 @@ def _scaled(params, max_norm, norm):
         for parameter in params:
             local(parameter.grad).mul_(max_norm / norm)
     return norm
+
+
+def asks_the_control(params, max_norm, ctx):
+    from shardproof.audit import control
+
+    return control.clip(params, max_norm, ctx)
