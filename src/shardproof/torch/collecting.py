@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import pairwise
 from typing import Any
 from weakref import ReferenceType
 
@@ -123,8 +124,12 @@ def _overlaps(held: Sequence[Held], local: Local) -> list[str]:
 
     Found where one begins inside another that fills its region; the very same memory in one group is scaled once.
     """
+    spans = sorted((values.data_ptr(), values.nbytes) for values in local.values if values is not None)
+    # Each start against the end before it: two integers for each tensor, and nothing more where nothing is shared.
+    if all(start >= before + size for (before, size), (start, _) in pairwise(spans)):
+        return []
     regions = sorted(
-        (values.data_ptr(), not is_one_region(values), values.numel() * values.element_size(), index)
+        (values.data_ptr(), not is_one_region(values), values.nbytes, index)
         for index, values in enumerate(local.values)
         if values is not None and values.numel() and values.device.type == "cpu"
     )
