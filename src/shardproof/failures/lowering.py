@@ -2,7 +2,7 @@
 
 A contract of the map may declare a lowering: a module with
 
-    readings(cell: Cell) -> dict[str, tuple]       # name of a reading -> the arguments of solve; {} where not expressible
+    readings(cell: Cell) -> dict[str, tuple]       # reading -> the arguments of solve; {} where not expressible
     predicted(cell: Cell, result) -> list[Ended]   # what solve's result means on each rank
 
 A *reading* is one way in which a wrong program could look at a layout ("the innermost axis only", "what DTensor
