@@ -15,6 +15,8 @@ CellStatus = Literal["ran", "unavailable", "harness failed"]
 CellWord = Literal["pass", "fail", "error", "hang", "crash", "skip", "not run", "could not tell"]
 ClauseOutcome = Literal["held", "violated", "not exercised"]
 RunWord = Literal["held", "violated", "could not tell", "nothing ran"]
+Profile = Literal["core", "strict"]
+"""core decides; strict is what shardproof promises beyond it, reported apart."""
 
 
 def _float_from_json(value: object) -> object:
@@ -54,12 +56,13 @@ class PiecePlan(Record):
 
 
 class FixturePlan(Record):
-    """One call: the gradients by logical tensor, and the limit."""
+    """One call: the gradients by logical tensor, and the limit; a strict fixture says nothing about core clauses."""
 
     name: str
     title: str
     limit: Number
     gradients: dict[str, tuple[Number, ...]]
+    profile: Profile = "core"
 
 
 class LayoutPlan(Record):
@@ -202,6 +205,7 @@ class ClauseVerdict(Record):
     """One clause of the contract on one cell: how many checks were made and violated, and on which ranks."""
 
     clause: str
+    profile: Profile = "core"
     outcome: ClauseOutcome
     checks: int
     violations: int
