@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from shardproof.cli import map_lint
 from shardproof.cli.exits import Exit
 from shardproof.failures import record_text, verify_page, write_record
 from shardproof.isolation import IsolationUnavailableError
@@ -37,6 +38,9 @@ class Held(StrEnum):
 @app.callback()
 def map_() -> None:
     """The Failure Map: mistakes as executable cases, verified by running them."""
+
+
+app.command("lint")(map_lint.lint)
 
 
 @app.command("verify-page")

@@ -1,0 +1,27 @@
+"""Options that several `shardproof map` commands share, and how their texts are read."""
+
+from __future__ import annotations
+
+import re
+
+import typer
+
+from shardproof.errors import InvalidValueError
+
+MEMBERS = typer.Option(help="The folder of repairs; default: the member distribution, or members/ of a checkout.")
+VARIANTS = typer.Option(help="Variant numbers beside each mechanism's own, as in 1-250 or 4,7.")
+
+
+def numbers(text: str) -> list[int]:
+    """Read variant numbers as in `1-3,7`.
+
+    Raises:
+        InvalidValueError: a part is neither a number from 1 to 100000 nor two of them with a hyphen between.
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        ends = re.fullmatch(r" *([1-9][0-9]{0,4}|100000)(?:-([1-9][0-9]{0,4}|100000))? *", part)
+        if not ends or int(ends[2] or ends[1]) < int(ends[1]):
+            raise InvalidValueError(f"Expected variants as in 1-250 or 4,7, got {part!r}.")
+        found += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
+    return found

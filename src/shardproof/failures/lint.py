@@ -1,0 +1,173 @@
+"""Static checks of the catalogue, quick enough for every save: files, ids, prose, syntax, and checks as data."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from pathlib import Path
+
+from shardproof.errors import InvalidValueError
+from shardproof.failures.mechanism import Check, Contract, Mechanism, checks_of, load_mechanism, member_of
+from shardproof.failures.roles import sources
+from shardproof.failures.syntax import misfits, shape_of
+from shardproof.failures.values import NOT_FINITE, literal, plain
+
+SAMPLE = (1, 2, 3)
+UNFILLED = "FILL IN"
+"""What `map new` leaves where an author has to write."""
+FILES = {"mechanism.toml", "failing.py", "unsuccessful.py", "checks.py", "__pycache__"}
+
+
+def lint_mechanism(folder: Path, members: Path | None) -> list[str]:
+    """Name everything static that is wrong with one mechanism's directory, and with its repair where there is one.
+
+    Args:
+        folder: the directory with mechanism.toml.
+        members: the folder of repairs; None: they are held back.
+
+    Returns:
+        Sentences "path: what"; empty when nothing is wrong.
+    """
+    try:
+        mechanism = load_mechanism(folder)
+    except InvalidValueError as error:
+        return [str(error)]
+    return [
+        *_lint_names(mechanism),
+        *_lint_prose(mechanism),
+        *_lint_contract(mechanism.contract),
+        *_lint_sources(mechanism, members),
+        *_lint_checks(folder / "checks.py", mechanism.contract),
+        *_lint_held_back(mechanism, members),
+    ]
+
+
+def _lint_names(mechanism: Mechanism) -> list[str]:
+    folder, says = mechanism.folder, mechanism.says
+    said = []
+    if says.slug != folder.name:
+        said.append(f"{folder}/mechanism.toml: slug {says.slug!r} is not the folder's name")
+    if says.family != folder.parent.name:
+        said.append(f"{folder}/mechanism.toml: family {says.family!r} is not the name of the folder above")
+    if len(set(says.variants)) != len(says.variants):
+        said.append(f"{folder}/mechanism.toml: variants repeat: {list(says.variants)}")
+    urls = Counter(reference.url for reference in says.references)
+    said += [f"{folder}/mechanism.toml: {url} is referenced {times} times" for url, times in urls.items() if times > 1]
+    others = sorted(path.name for path in folder.iterdir() if path.name not in FILES)
+    return said + [f"{folder}: {name} does not belong here; a repair lies in members/" for name in others]
+
+
+def _lint_prose(mechanism: Mechanism) -> list[str]:
+    fields = mechanism.says.model_dump(exclude={"references", "variants"})
+    fields |= {f"references.{i}": reference.note for i, reference in enumerate(mechanism.says.references)}
+    return [
+        f"{mechanism.folder}/mechanism.toml: {name} is not filled in"
+        for name, text in fields.items()
+        if UNFILLED in str(text)
+    ]
+
+
+def _lint_contract(contract: Contract) -> list[str]:
+    says, path = contract.says, contract.folder / "contract.toml"
+    said = [] if says.id == contract.folder.name else [f"{path}: id {says.id!r} is not the folder's name"]
+    asked = re.findall(r"\w+", says.solve)[1:]
+    if asked != list(says.arguments):
+        said.append(f"{path}: arguments {list(says.arguments)} are not those of {says.solve}")
+    if UNFILLED in says.text or any(UNFILLED in text for text in says.arguments.values()):
+        said.append(f"{path}: it is not filled in")
+    return said
+
+
+def _lint_sources(mechanism: Mechanism, members: Path | None) -> list[str]:
+    said, shapes = [], {}
+    for role, path in sources(mechanism, member_of(mechanism.slug, members)).items():
+        try:
+            text = path.read_bytes().decode("ascii")
+        except (OSError, UnicodeDecodeError) as error:
+            said.append(f"{path}: not readable as ASCII: {error}")
+            continue
+        problems = misfits(text, mechanism.contract.says.solve)
+        problems += ["line ends are not LF"] if "\r" in text else []
+        problems += ["it is not filled in"] if UNFILLED in text else []
+        said += [f"{path}: {problem}" for problem in problems]
+        if not any("no Python" in problem for problem in problems):
+            shapes[role] = shape_of(text)
+    equal = [pair for pair in combinations(shapes, 2) if shapes[pair[0]] == shapes[pair[1]]]
+    return said + [f"{mechanism.folder}: {left} and {right} have the same syntax tree" for left, right in equal]
+
+
+def _lint_checks(path: Path, contract: Contract, fewest: int = 5) -> list[str]:
+    try:
+        variants = {n: checks_of(path, n) for n in SAMPLE}
+        again = {n: checks_of(path, n) for n in SAMPLE}
+    except InvalidValueError as error:
+        return [str(error)]
+    said = [f"{path}: {problem}" for n in SAMPLE for problem in _lint_variant(n, variants[n], contract, fewest)]
+    if said:
+        return said
+    said += [f"{path}: checks({n}) differs from call to call" for n in SAMPLE if _text(variants[n]) != _text(again[n])]
+    for left, right in combinations(SAMPLE, 2):
+        if _text(variants[left]) == _text(variants[right]):
+            said.append(f"{path}: variants {left} and {right} have the same checks")
+    return said
+
+
+def _lint_variant(n: int, checks: Sequence[Check], contract: Contract, fewest: int) -> list[str]:
+    said = [] if fewest <= len(checks) <= 10 else [f"checks({n}) has {len(checks)} checks, expected {fewest} to 10"]
+    for label, times in Counter(check.label for check in checks).items():
+        if times > 1:
+            said.append(f"checks({n}) has {label!r} {times} times")
+        if not re.fullmatch(r"[a-z0-9][ -~]{2,99}", label):
+            said.append(f"checks({n}): label {label!r} is not 3 to 100 printable ASCII characters, small at first")
+    for check in checks:
+        said += [f"checks({n}) {check.label!r}: {problem}" for problem in _lint_values(check, contract)]
+    return said
+
+
+def _lint_values(check: Check, contract: Contract) -> list[str]:
+    asked = len(contract.says.arguments)
+    said = (
+        []
+        if len(check.arguments) == asked
+        else [f"{len(check.arguments)} arguments, {contract.says.solve} has {asked}"]
+    )
+    try:
+        for value in (*check.arguments, check.expected):
+            literal(value)
+            plain(value)
+    except TypeError as error:
+        return [*said, str(error)]
+    if any(text in NOT_FINITE for text in _strings([*check.arguments, check.expected])):
+        said.append(f"a string {NOT_FINITE} is how JSON carries a float; pass the float")
+    return said
+
+
+def _strings(value: object) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)
+
+
+def _text(checks: Sequence[Check]) -> str:
+    return "\n".join(
+        f"{check.label}({', '.join(map(literal, check.arguments))}) {literal(check.expected)}" for check in checks
+    )
+
+
+def _lint_held_back(mechanism: Mechanism, members: Path | None) -> list[str]:
+    member = member_of(mechanism.slug, members)
+    if member is None or member.held_back is None:
+        return []
+    said = _lint_checks(member.held_back, mechanism.contract, fewest=1)
+    if said:
+        return said
+    for n in SAMPLE:
+        visible = {literal([*check.arguments]) for check in checks_of(mechanism.folder / "checks.py", n)}
+        for check in checks_of(member.held_back, n):
+            if literal([*check.arguments]) in visible:
+                said.append(f"{member.held_back}: checks({n}) {check.label!r} is a visible check")
+    return said
