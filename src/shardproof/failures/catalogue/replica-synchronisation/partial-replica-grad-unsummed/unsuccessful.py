@@ -1,0 +1,30 @@
+"""Gradients that differ over an axis are averaged over it, with the collective that the data axis uses."""
+
+from math import hypot, inf
+
+
+def added(rows):
+    return [sum(column) for column in zip(*rows)]
+
+
+def stepped(run, grads):
+    steps = []
+    for held in grads:
+        norm = hypot(*(value for values in held.values() for value in values))
+        scale = min(1, run.get("limit", inf) / norm) if norm else 1
+        scale *= -run["lr"] if "lr" in run else 1
+        steps.append({name: [round(value * scale, 12) for value in values] for name, values in held.items()})
+    return steps
+
+
+def solve(run):
+    grads = [{name: added([chunk[name] for chunk in chunks]) for name in chunks[0]} for chunks in zip(*run["chunks"])]
+    for name, parameter in run["parameters"].items():
+        for axis, groups in run["groups"].items():
+            if parameter["over"][axis] not in ("mean", "sum"):
+                continue
+            for group in groups:
+                total = added([grads[rank][name] for rank in group])
+                for rank in group:
+                    grads[rank][name] = [value / len(group) for value in total]
+    return stepped(run, grads)
