@@ -16,7 +16,7 @@ pytestmark = pytest.mark.processes
 
 SUBJECTS = Path(__file__).parent.parent / "audit" / "subjects"
 
-SCALING = {"scale.one-factor", "zero.limit"}
+SCALING = {"scale.one-factor"}
 FAILS = [
     ("local_norm", "hand-sharded", {"norm.global", "norm.same-on-ranks", "scale.one-factor", "copies.equal"}),
     ("local_norm", "pipeline", {"norm.global", "norm.same-on-ranks", "scale.one-factor"}),
@@ -34,7 +34,6 @@ FAILS = [
     ("scaling_skipped", "hand-sharded", SCALING),
     ("always_scales", "hand-sharded", {"scale.under-limit"}),
     ("divides_by_zero_norm", "one-rank", {"zero.gradient"}),
-    ("no_limit_at_zero", "hand-sharded", {"zero.limit"}),
     ("copies_drift", "hand-sharded", {"copies.equal"}),
     ("partial_norm", "fsdp2", {"norm.plain-number"}),
     ("returns_none", "one-rank", {"norm.plain-number"}),
@@ -42,7 +41,7 @@ FAILS = [
     ("returns_huge_object", "one-rank", {"norm.plain-number"}),
     ("float_raises", "one-rank", {"norm.plain-number"}),
     ("returns_nan", "hand-sharded", {"norm.global", "norm.same-on-ranks", "zero.gradient"}),
-    ("drops_gradients", "one-rank", {"scale.one-factor", "scale.under-limit", "zero.gradient", "zero.limit"}),
+    ("drops_gradients", "one-rank", {"scale.one-factor", "scale.under-limit", "zero.gradient"}),
 ]
 
 PASSES = [
@@ -59,7 +58,7 @@ PASSES = [
 ]
 
 
-def verdict_on(spec, layout):
+def verdict_on(spec, layout, profile="core"):
     """Run control and subject under one layout and grade what was seen, without a folder in between."""
     plan = plan_of([spec], named([layout]), timeout_s=3.0)
     specs = {"control": "control", plan.subjects[0].name: plan.subjects[0].spec}
@@ -77,7 +76,7 @@ def verdict_on(spec, layout):
                 ranks=outcome.ranks,
             )
         )
-    control, subject = grade(plan, "0" * 64, seen).cells
+    control, subject = grade(plan, "0" * 64, seen, profile=profile).cells
     assert control.verdict == "pass", control.reason
     return subject
 
@@ -86,7 +85,8 @@ def verdict_on(spec, layout):
 def test_a_wrong_clip_fails_in_the_clause_it_breaks(name, layout, clauses):
     cell = verdict_on(f"{SUBJECTS / 'wrong.py'}:{name}", layout)
 
-    assert (cell.verdict, {each.clause for each in cell.clauses if each.outcome == "violated"}) == ("fail", clauses)
+    violated = {each.clause for each in cell.clauses if each.outcome == "violated" and each.profile == "core"}
+    assert (cell.verdict, violated) == ("fail", clauses)
     assert all(clause in cell.reason for clause in clauses)
 
 
@@ -95,6 +95,23 @@ def test_a_right_clip_passes_in_another_style(name, layout):
     cell = verdict_on(f"{SUBJECTS / 'right.py'}:{name}", layout)
 
     assert cell.verdict == "pass", cell.reason
+
+
+STRICT = [
+    ("wrong.py:no_limit_at_zero", "hand-sharded", "zero.limit"),
+    ("right.py:with_epsilon", "hand-sharded", "bits.elements"),
+    ("right.py:with_epsilon", "hand-sharded", "bits.under-limit"),
+]
+
+
+@pytest.mark.parametrize(("name", "layout", "clause"), STRICT)
+def test_what_core_admits_fails_strict_in_its_clause(name, layout, clause):
+    core, strict = (verdict_on(f"{SUBJECTS}/{name}", layout, profile) for profile in ("core", "strict"))
+
+    assert core.verdict == "pass", core.reason
+    assert strict.verdict == "fail"
+    for cell in (core, strict):
+        assert next(each for each in cell.clauses if each.clause == clause).outcome == "violated"
 
 
 def test_a_failure_says_expected_and_returned_norm_on_each_rank_and_their_ratio():

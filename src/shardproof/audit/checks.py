@@ -42,17 +42,23 @@ class Held:
 
 
 def clauses(layout: LayoutPlan, seen: CellObservation) -> tuple[ClauseVerdict, ...]:
-    """Each clause with its checks, over the calls that returned on every rank."""
-    made = [check for fixture in layout.fixtures for check in _fixture(layout, fixture, seen)]
-    return tuple(_clause(clause, [check for check in made if check.clause == clause]) for clause in ids.CLAUSES)
+    """Each core clause with its checks, over the core calls that returned on every rank."""
+    made = [check for fixture in core(layout) for check in _fixture(layout, fixture, seen)]
+    graded = [clause for clause in ids.CLAUSES if ids.profile_of(clause) == "core" and clause != ids.CALLS_RETURN]
+    return tuple(verdict_on(clause, made) for clause in graded)
+
+
+def core(layout: LayoutPlan) -> tuple[FixturePlan, ...]:
+    """The layout's calls that core is graded by."""
+    return tuple(fixture for fixture in layout.fixtures if fixture.profile == "core")
 
 
 def norm_rows(layout: LayoutPlan, seen: CellObservation) -> tuple[NormRow, ...]:
     """Expected and returned norm and the factor that was seen, rank by rank, for each call that returned."""
     return tuple(
-        _row(fixture, expected(layout, fixture), calls, _held(seen, fixture))
-        for fixture in layout.fixtures
-        if (calls := _returned(fixture, seen))
+        _row(fixture, expected(layout, fixture), calls, held_around(seen, fixture))
+        for fixture in core(layout)
+        if (calls := returned_everywhere(fixture, seen))
     )
 
 
@@ -80,25 +86,32 @@ def _incomplete(layout: LayoutPlan, rank: RankObservation, call: Call) -> str | 
         return f"{where} stored {len(call.slices)} gradients of {len(rank.pieces)}, or no return value"
     for piece, values in zip(rank.pieces, call.slices, strict=True):
         given = tuple(fixture.gradients[piece.tensor][index] for index in piece.indices)
-        if given != values.before or (values.after is not None and len(values.after) != len(given)):
+        if not _same_values(given, values.before) or (values.after is not None and len(values.after) != len(given)):
             return f"{where}, {piece.entry} started from {values.before}, planned {given}"
     return None
 
 
+def _same_values(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Equality in which NaN equals NaN: a fixture may hold one."""
+    return len(one) == len(other) and all(
+        a == b or (math.isnan(a) and math.isnan(b)) for a, b in zip(one, other, strict=True)
+    )
+
+
 def _fixture(layout: LayoutPlan, fixture: FixturePlan, seen: CellObservation) -> Iterator[Check]:
-    calls = _returned(fixture, seen)
+    calls = returned_everywhere(fixture, seen)
     if not calls:
         return
     want = expected(layout, fixture)
     yield from _norms(fixture, want, [(rank, call.returned) for rank, call in calls if call.returned])
-    parts = _held(seen, fixture)
+    parts = held_around(seen, fixture)
     yield from _elements(fixture, want, parts)
     yield from _copies(fixture, parts)
 
 
 def _norms(fixture: FixturePlan, want: Expected, returned: list[tuple[int, Returned]]) -> Iterator[Check]:
     clause = ids.NORM_GLOBAL if want.norm else ids.ZERO_NORM
-    numbers = [(rank, _norm(each)) for rank, each in returned]
+    numbers = [(rank, norm_of(each)) for rank, each in returned]
     for rank, each in returned:
         yield Check(ids.NORM_NUMBER, _unusable(fixture, want, rank, each))
     for rank, number in numbers:
@@ -146,7 +159,7 @@ def _near(seen: float, wanted: float, tolerance: float) -> bool:
     return math.isfinite(seen) and abs(seen - wanted) <= abs(wanted) * tolerance
 
 
-def _norm(returned: Returned) -> float | None:
+def norm_of(returned: Returned) -> float | None:
     """The norm that was meant: a DTensor's whole value where it has one, for its float() has a clause of its own."""
     return returned.full if returned.full is not None else returned.number
 
@@ -210,14 +223,15 @@ def _other_copy(fixture: FixturePlan, part: Held, index: int, first: tuple[int, 
     )
 
 
-def _returned(fixture: FixturePlan, seen: CellObservation) -> list[tuple[int, Call]]:
+def returned_everywhere(fixture: FixturePlan, seen: CellObservation) -> list[tuple[int, Call]]:
     """The call on every rank; nothing when it did not return everywhere, for then it is judged as a whole."""
     calls = [(rank.rank, call) for rank in seen.ranks for call in rank.calls if call.fixture == fixture.name]
     complete = len(calls) == len(seen.ranks) and all(call.outcome == "returned" for _, call in calls)
     return calls if complete else []
 
 
-def _held(seen: CellObservation, fixture: FixturePlan) -> list[Held]:
+def held_around(seen: CellObservation, fixture: FixturePlan) -> list[Held]:
+    """Every entry of every rank around one call."""
     return [
         Held(rank.rank, piece.entry, piece.tensor, piece.indices, values)
         for rank in seen.ranks
@@ -227,13 +241,16 @@ def _held(seen: CellObservation, fixture: FixturePlan) -> list[Held]:
     ]
 
 
-def _clause(clause: str, made: list[Check]) -> ClauseVerdict:
-    found = [check.finding for check in made if check.finding is not None]
-    outcome = "violated" if found else "held" if made else "not exercised"
+def verdict_on(clause: str, made: list[Check]) -> ClauseVerdict:
+    """What the checks of one clause, out of all that were made, come to."""
+    checks = [check for check in made if check.clause == clause]
+    found = [check.finding for check in checks if check.finding is not None]
+    outcome = "violated" if found else "held" if checks else "not exercised"
     return ClauseVerdict(
         clause=clause,
+        profile=ids.profile_of(clause),
         outcome=outcome,
-        checks=len(made),
+        checks=len(checks),
         violations=len(found),
         ranks=tuple(sorted({each.rank for each in found if each.rank is not None})),
         first=found[0] if found else None,
@@ -241,7 +258,7 @@ def _clause(clause: str, made: list[Check]) -> ClauseVerdict:
 
 
 def _row(fixture: FixturePlan, want: Expected, calls: list[tuple[int, Call]], parts: list[Held]) -> NormRow:
-    numbers = [_norm(call.returned) if call.returned else None for _, call in calls]
+    numbers = [norm_of(call.returned) if call.returned else None for _, call in calls]
     return NormRow(
         fixture=fixture.name,
         limit=fixture.limit,

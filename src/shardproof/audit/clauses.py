@@ -7,8 +7,9 @@ from types import MappingProxyType
 from typing import Final
 
 from shardproof.clip import clip_factor, global_norm
-from shardproof.records.audit import FixturePlan, LayoutPlan
+from shardproof.records.audit import FixturePlan, LayoutPlan, Profile
 
+CALLS_RETURN: Final = "calls.return"
 NORM_GLOBAL: Final = "norm.global"
 NORM_SAME: Final = "norm.same-on-ranks"
 NORM_NUMBER: Final = "norm.plain-number"
@@ -17,9 +18,17 @@ SCALE_UNDER: Final = "scale.under-limit"
 COPIES: Final = "copies.equal"
 ZERO_NORM: Final = "zero.gradient"
 ZERO_LIMIT: Final = "zero.limit"
+BITS_NORM: Final = "bits.norm"
+BITS_ELEMENTS: Final = "bits.elements"
+BITS_UNDER: Final = "bits.under-limit"
+BITS_LAYOUTS: Final = "bits.across-layouts"
+RANGE: Final = "range.extreme"
+LIMIT_DOMAIN: Final = "limit.domain"
+NON_FINITE: Final = "non-finite.policy"
 
 CLAUSES: Final = MappingProxyType(
     {
+        CALLS_RETURN: "every call returns on every rank, whatever that rank holds: no exception, no hang, no crash",
         NORM_GLOBAL: "the norm is the global norm: every logical element once, on every rank",
         NORM_SAME: "the norm is the same on every rank",
         NORM_NUMBER: "what is returned can be used as a plain number: float() gives the norm",
@@ -28,8 +37,29 @@ CLAUSES: Final = MappingProxyType(
         COPIES: "copies of a slice stay equal, bit by bit, on all ranks that hold it",
         ZERO_NORM: "a zero gradient gives norm zero and stays zero and finite",
         ZERO_LIMIT: "a limit of zero gives zero gradients",
+        BITS_NORM: "the norm is the float64 nearest to the root of the exact sum of squares",
+        BITS_ELEMENTS: "each clipped element is float64(gradient) x limit / norm, rounded once to its dtype",
+        BITS_UNDER: "at or under the limit nothing is written: every bit stays",
+        BITS_LAYOUTS: "the same gradients give the same bits of the norm under every layout",
+        RANGE: "gradients whose squares leave the range of float32 give the exact norm, and are scaled by it",
+        LIMIT_DOMAIN: "a limit that is negative or NaN is refused on every rank and gradients stay; inf is no limit",
+        NON_FINITE: "a gradient that is not finite, on whichever rank, is reported on every rank; gradients stay",
     }
 )
+
+STRICT: Final = frozenset(
+    {ZERO_LIMIT, BITS_NORM, BITS_ELEMENTS, BITS_UNDER, BITS_LAYOUTS, RANGE, LIMIT_DOMAIN, NON_FINITE}
+)
+
+
+def profile_of(clause: str) -> Profile:
+    """The profile that a clause belongs to: core decides, strict is reported apart.
+
+    >>> profile_of("norm.global"), profile_of("bits.norm")
+    ('core', 'strict')
+    """
+    return "strict" if clause in STRICT else "core"
+
 
 EPSILON: Final = 1e-6
 """The epsilon that torch adds to the norm before it divides; correct libraries do so, and core admits it."""

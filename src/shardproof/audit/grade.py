@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import shardproof
-from shardproof.audit import checks
-from shardproof.audit.clauses import CLAUSES, expected, tolerances_in_words
+from shardproof.audit import checks, strict
+from shardproof.audit.clauses import CALLS_RETURN, CLAUSES, STRICT, expected, tolerances_in_words
+from shardproof.audit.endings import ended_badly
+from shardproof.audit.layouts_compared import across_layouts
+from shardproof.errors import InvalidValueError
 from shardproof.records.audit import (
     CellObservation,
     CellPlan,
     CellVerdict,
     CellWord,
     ClauseVerdict,
+    Finding,
     LayoutPlan,
-    NormRow,
     Plan,
+    Profile,
     RankObservation,
     RunWord,
     Verdict,
@@ -30,51 +34,82 @@ LIMITS = (
 )
 
 _EXIT: Mapping[RunWord, int] = {"held": 0, "violated": 1, "could not tell": 3, "nothing ran": 5}
-_VIOLATIONS: tuple[CellWord, ...] = ("fail", "error", "hang", "crash")
+VIOLATIONS: tuple[CellWord, ...] = ("fail", "error", "hang", "crash")
+"""The verdicts that count against a subject."""
 
 
-def grade(plan: Plan, plan_sha256: str, observations: Sequence[CellObservation], notes: Sequence[str] = ()) -> Verdict:
+def grade(
+    plan: Plan,
+    plan_sha256: str,
+    observations: Sequence[CellObservation],
+    notes: Sequence[str] = (),
+    *,
+    profile: Profile = "core",
+    waivers: Mapping[str, str] | None = None,
+) -> Verdict:
     """Return the verdict on a run.
 
     Args:
         plan: what was to be run.
         plan_sha256: digest of plan.json, which every observation names.
-        observations: at most one for each planned cell; cells without one are `not run`.
+        observations: any number for each planned cell; cells without one are `not run`, cells whose observations
+            come to different verdicts are `flaky`.
         notes: what was noticed while reading the observations.
+        profile: which clauses decide; with "core" the strict ones are graded and reported, and decide nothing.
+        waivers: clause -> reason; a violation of such a clause is reported as waived, and decides nothing.
+
+    Raises:
+        InvalidValueError: a waiver names no clause.
     """
-    seen = {observation.cell: observation for observation in observations}
+    waivers = dict(waivers or {})
+    if unknown := [clause for clause in waivers if clause not in CLAUSES]:
+        raise InvalidValueError(f"Expected clauses out of {', '.join(CLAUSES)}, got waivers for {unknown}.")
+    seen = {cell.id: [each for each in observations if each.cell == cell.id] for cell in plan.cells}
     layouts = {layout.name: layout for layout in plan.layouts}
-    controls = {
-        cell.layout: _cell(cell, layouts[cell.layout], seen.get(cell.id)) for cell in plan.cells if cell.control
+    graded = {
+        cell.id: _repeated([_cell(cell, layouts[cell.layout], each, profile, waivers) for each in seen[cell.id]])
+        or _verdict(cell, "not run", "no observation is stored")
+        for cell in plan.cells
     }
+    controls = {cell.layout: graded[cell.id] for cell in plan.cells if cell.control}
     cells = tuple(
-        controls[cell.layout]
-        if cell.control
-        else _against_control(_cell(cell, layouts[cell.layout], seen.get(cell.id)), controls.get(cell.layout))
+        graded[cell.id] if cell.control else _against_control(graded[cell.id], controls.get(cell.layout))
         for cell in plan.cells
     )
     subjects = [cell for cell in cells if not cell.control]
-    word = _run_word(subjects)
+    across = across_layouts(plan, seen, {cell.cell for cell in subjects if cell.verdict in ("pass", "fail")})
+    word = _run_word(subjects, across if profile == "strict" else (), waivers)
     return Verdict(
         run_id=plan.run_id,
         plan_sha256=plan_sha256,
         graded_by=f"shardproof {shardproof.__version__}",
+        profile=profile,
         word=word,
         exit_code=_EXIT[word],
         planned=len(subjects),
-        observed=sum(cell.cell in seen for cell in subjects),
+        observed=sum(bool(seen[cell.cell]) for cell in subjects),
         counts=dict(Counter(cell.verdict for cell in subjects)),
         cells=cells,
+        across=across,
         clauses=dict(CLAUSES),
+        strict_clauses=tuple(clause for clause in CLAUSES if clause in STRICT),
+        waivers=waivers,
         tolerances=tolerances_in_words(),
         limits=LIMITS,
         notes=tuple(notes),
     )
 
 
-def _run_word(cells: Sequence[CellVerdict]) -> RunWord:
+def is_violation(plan: Plan, cell: CellPlan, seen: CellObservation) -> bool:
+    """Whether one observation, looked at alone, counts against its subject in core."""
+    layout = next(layout for layout in plan.layouts if layout.name == cell.layout)
+    return _cell(cell, layout, seen, "core", {}).verdict in VIOLATIONS
+
+
+def _run_word(cells: Sequence[CellVerdict], across: Iterable[ClauseVerdict], waivers: Mapping[str, str]) -> RunWord:
     words = {cell.verdict for cell in cells}
-    if words.intersection(_VIOLATIONS):
+    differing = any(each.outcome == "violated" and each.clause not in waivers for each in across)
+    if words.intersection(VIOLATIONS) or differing:
         return "violated"
     if not words or words <= {"not run"}:
         return "nothing ran"
@@ -90,9 +125,23 @@ def _against_control(cell: CellVerdict, control: CellVerdict | None) -> CellVerd
     return cell.model_copy(update={"verdict": "could not tell", "reason": reason})
 
 
-def _cell(cell: CellPlan, layout: LayoutPlan, seen: CellObservation | None) -> CellVerdict:
-    if seen is None:
-        return _verdict(cell, "not run", "no observation is stored")
+def _repeated(verdicts: Sequence[CellVerdict]) -> CellVerdict | None:
+    """The verdict that every repetition of a cell came to; flaky where they differ, None where there is none."""
+    if len({_outcome(each) for each in verdicts}) <= 1:
+        return verdicts[0].model_copy(update={"runs": len(verdicts)}) if verdicts else None
+    each = "; ".join(f"run {number}: {one.verdict}, {one.reason}" for number, one in enumerate(verdicts, start=1))
+    reason = f"{len(verdicts)} runs of the same cell came to different results: {each}"
+    worst = next((one for one in verdicts if one.verdict != "pass"), verdicts[0])
+    return worst.model_copy(update={"verdict": "flaky", "reason": reason, "runs": len(verdicts)})
+
+
+def _outcome(cell: CellVerdict) -> tuple[object, ...]:
+    return cell.verdict, *((each.clause, each.outcome) for each in cell.clauses)
+
+
+def _cell(
+    cell: CellPlan, layout: LayoutPlan, seen: CellObservation, profile: Profile, waivers: Mapping[str, str]
+) -> CellVerdict:
     if seen.status == "unavailable":
         return _verdict(cell, "skip", seen.note or "unavailable")
     if seen.status == "harness failed":
@@ -100,17 +149,53 @@ def _cell(cell: CellPlan, layout: LayoutPlan, seen: CellObservation | None) -> C
     wrong = checks.misplaced(layout, seen)
     if wrong is not None:
         return _verdict(cell, "could not tell", f"the layout was not what was planned: {wrong}")
-    clauses, norms = checks.clauses(layout, seen), checks.norm_rows(layout, seen)
-    word, reason, ranks = _ended_badly(seen.ranks) or _graded(clauses, layout, seen)
-    tolerances = [expected(layout, fixture) for fixture in layout.fixtures]
+    core = _core_only(layout, seen)
+    bad = ended_badly(core.ranks)
+    clauses = tuple(
+        each.model_copy(update={"outcome": "waived"}) if each.outcome == "violated" and each.clause in waivers else each
+        for each in (_calls_return(core, bad), *checks.clauses(layout, core), *_strict_clauses(layout, seen))
+    )
+    if bad is not None and CALLS_RETURN not in waivers:
+        word, reason, ranks = bad
+    else:
+        word, reason, ranks = _graded(clauses, layout, core, profile)
+    tolerances = [expected(layout, fixture) for fixture in checks.core(layout)]
     return _verdict(cell, word, reason, ranks).model_copy(
         update={
             "clauses": clauses,
-            "norms": norms,
+            "norms": checks.norm_rows(layout, core),
             "norm_tolerance": max((each.norm_tolerance for each in tolerances), default=None),
             "element_tolerance": max((each.element_tolerance for each in tolerances), default=None),
         }
     )
+
+
+def _core_only(layout: LayoutPlan, seen: CellObservation) -> CellObservation:
+    """What was seen up to the last core call: how a strict call ended says nothing about core."""
+    names = {fixture.name for fixture in checks.core(layout)}
+    return seen.model_copy(update={"ranks": tuple(_core_rank(rank, names) for rank in seen.ranks)})
+
+
+def _core_rank(rank: RankObservation, core: set[str]) -> RankObservation:
+    calls = tuple(call for call in rank.calls if call.fixture in core)
+    ended = {} if len(calls) == len(rank.calls) else {"exit_code": None, "signal": None}
+    return rank.model_copy(update={"calls": calls, **ended})
+
+
+def _strict_clauses(layout: LayoutPlan, seen: CellObservation) -> tuple[ClauseVerdict, ...]:
+    made = list(strict.checks(layout, seen))
+    return tuple(checks.verdict_on(clause, made) for clause in CLAUSES if clause in STRICT - {"bits.across-layouts"})
+
+
+def _calls_return(seen: CellObservation, bad: tuple[CellWord, str, tuple[int, ...]] | None) -> ClauseVerdict:
+    made = [
+        checks.Check(CALLS_RETURN, None) for rank in seen.ranks for call in rank.calls if call.outcome == "returned"
+    ]
+    for rank in bad[2] if bad else ():
+        fixture = next((call.fixture for call in reversed(seen.ranks[rank].calls)), "")
+        text = f"{bad[0]}: {bad[1]}" if bad else ""
+        made.append(checks.Check(CALLS_RETURN, Finding(fixture=fixture, rank=rank, text=text)))
+    return checks.verdict_on(CALLS_RETURN, made)
 
 
 def _verdict(cell: CellPlan, word: CellWord, reason: str, ranks: tuple[int, ...] = ()) -> CellVerdict:
@@ -126,80 +211,20 @@ def _verdict(cell: CellPlan, word: CellWord, reason: str, ranks: tuple[int, ...]
 
 
 def _graded(
-    clauses: tuple[ClauseVerdict, ...], layout: LayoutPlan, seen: CellObservation
+    clauses: tuple[ClauseVerdict, ...], layout: LayoutPlan, seen: CellObservation, profile: Profile
 ) -> tuple[CellWord, str, tuple[int, ...]]:
-    violated = [clause for clause in clauses if clause.outcome == "violated"]
+    deciding = [clause for clause in clauses if profile == "strict" or clause.profile == "core"]
+    violated = [clause for clause in deciding if clause.outcome == "violated"]
     if violated:
         firsts = [f"{each.clause}: {each.first.text}" for each in violated if each.first]
         ranks = sorted({rank for each in violated for rank in each.ranks})
         return "fail", "; ".join(firsts), tuple(ranks)
-    planned = {fixture.name for fixture in layout.fixtures}
+    planned = {fixture.name for fixture in checks.core(layout)}
     made = [{call.fixture for call in rank.calls} for rank in seen.ranks]
     if len(seen.ranks) != layout.world_size or any(calls != planned for calls in made):
         return "could not tell", "not every planned call was observed on every rank", ()
-    if not any(clause.checks for clause in clauses):
+    if not any(clause.checks for clause in deciding):
         return "could not tell", "no check was made", ()
-    return "pass", f"no violation found in {sum(clause.checks for clause in clauses)} checks", ()
-
-
-def _ended_badly(ranks: Sequence[RankObservation]) -> tuple[CellWord, str, tuple[int, ...]] | None:
-    """The verdict on calls that did not all return: crash before error before hang, as each may cause the next."""
-    dead = [rank for rank in ranks if rank.exit_code is not None]
-    if dead:
-        return "crash", _crash(dead), tuple(rank.rank for rank in dead)
-    unloaded = [rank for rank in ranks if rank.import_error is not None]
-    if unloaded:
-        reason = f"import failed on {_listed(unloaded)}: {_last_line(unloaded[0].import_error)}"
-        return "error", reason, tuple(rank.rank for rank in unloaded)
-    raised = [rank for rank in ranks if _outcome(rank, "raised")]
-    if raised:
-        call = next(call for call in raised[0].calls if call.outcome == "raised")
-        reason = f"{call.fixture}: {_listed(raised)} raised {_short(call.error or '')}"
-        return "error", reason, tuple(rank.rank for rank in raised)
-    return _hang(ranks)
-
-
-def _hang(ranks: Sequence[RankObservation]) -> tuple[CellWord, str, tuple[int, ...]] | None:
-    waited = [rank for rank in ranks if _outcome(rank, "collective timeout")]
-    stuck = [rank for rank in ranks if _outcome(rank, "did not return")]
-    importing = [rank for rank in ranks if rank.stage == "importing the subject"]
-    if not (waited or stuck or importing):
-        return None
-    fixture = next((rank.calls[-1].fixture for rank in [*waited, *stuck]), "import")
-    parts = [f"{_listed(stuck)} did not come back ({stuck[0].calls[-1].stage})"] if stuck else []
-    parts += [f"{_listed(waited)} waited in a collective until it timed out"] if waited else []
-    parts += [f"{_listed(importing)} did not finish importing the subject"] if importing else []
-    back = [rank for rank in ranks if rank not in [*waited, *stuck, *importing]]
-    parts += [f"{_listed(back)} had returned"] if back else []
-    named = tuple(sorted(rank.rank for rank in [*waited, *stuck, *importing]))
-    return "hang", f"{fixture}: {', '.join(parts)}", named
-
-
-def _crash(dead: Sequence[RankObservation]) -> str:
-    first = dead[0]
-    how = f"was ended by {first.signal}" if first.signal else f"ended with exit code {first.exit_code}"
-    where = f"{first.calls[-1].fixture}: " if first.calls else ""
-    return f"{where}rank {first.rank} {how} ({first.stage})" + (
-        f"; so did {_listed(dead[1:])}" if len(dead) > 1 else ""
-    )
-
-
-def _outcome(rank: RankObservation, outcome: str) -> bool:
-    return any(call.outcome == outcome for call in rank.calls)
-
-
-def _listed(ranks: Sequence[RankObservation]) -> str:
-    numbers = ", ".join(str(rank.rank) for rank in ranks)
-    return f"rank {numbers}" if len(ranks) == 1 else f"ranks {numbers}"
-
-
-def _last_line(text: str | None) -> str:
-    return _short((text or "").strip().rpartition("\n")[2])
-
-
-def _short(text: str) -> str:
-    first = " ".join(text.split())
-    return first if len(first) <= 200 else first[:197] + "..."
-
-
-__all__ = ["LIMITS", "NormRow", "grade"]
+    waived = [clause.clause for clause in deciding if clause.outcome == "waived"]
+    beside = f"; waived: {', '.join(waived)}" if waived else ""
+    return "pass", f"no violation found in {sum(clause.checks for clause in deciding)} checks{beside}", ()

@@ -6,14 +6,14 @@ import importlib.util
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from shardproof.audit import store
 from shardproof.audit.environment import environment, now
 from shardproof.audit.fixtures import fixtures
-from shardproof.audit.grade import grade
+from shardproof.audit.grade import grade, is_violation
 from shardproof.audit.layouts import LAYOUTS, Layout, shares
 from shardproof.audit.ranks import observe_cell
 from shardproof.audit.subjects import CONTROL, parse
@@ -24,6 +24,7 @@ from shardproof.records.audit import (
     LayoutPlan,
     PiecePlan,
     Plan,
+    Profile,
     SubjectPlan,
     TensorPlan,
     Verdict,
@@ -71,40 +72,96 @@ def told_apart(subjects: Iterable[SubjectPlan]) -> tuple[SubjectPlan, ...]:
     )
 
 
-def run(folder: Path, plan: Plan, progress: Callable[[Progress], None] = lambda step: None) -> Verdict:
+def run(
+    folder: Path,
+    plan: Plan,
+    progress: Callable[[Progress], None] = lambda step: None,
+    *,
+    repeat: int = 1,
+    profile: Profile = "core",
+    waivers: Mapping[str, str] | None = None,
+) -> Verdict:
     """Run every cell of the plan, store the observations in `folder`, grade and return the verdict.
 
-    What was observed before an interruption stays, and can be graded.
+    A cell is observed `repeat` times, and once more where a subject's first observation was no pass: what does not
+    come out the same twice is flaky. What was observed before an interruption stays, and can be graded or resumed.
     """
-    if importlib.util.find_spec("torch") is None:
-        raise InvalidValueError("Expected torch to be installed, got none: pip install 'shardproof[torch]'.")
-    digest = store.begin(folder, plan, environment())
-    specs = {CONTROL: CONTROL} | {subject.name: subject.spec for subject in plan.subjects}
-    try:
-        for number, cell in enumerate(plan.cells, start=1):
-            progress(Progress(number, len(plan.cells), cell.subject, cell.layout))
-            store.append(folder, _observe(cell, plan, specs[cell.subject], digest))
-    finally:
-        verdict = regrade(folder)
-    return verdict
+    _torch_is_there()
+    store.begin(folder, plan, environment())
+    return _go_on(folder, progress, repeat, profile, waivers)
 
 
-def regrade(folder: Path) -> Verdict:
+def resume(
+    folder: Path,
+    progress: Callable[[Progress], None] = lambda step: None,
+    *,
+    repeat: int = 1,
+    profile: Profile = "core",
+    waivers: Mapping[str, str] | None = None,
+) -> Verdict:
+    """Run the cells of a stored run that were not observed yet, grade all of them and return the verdict."""
+    _torch_is_there()
+    store.drop_cut_line(folder)
+    return _go_on(folder, progress, repeat, profile, waivers)
+
+
+def regrade(folder: Path, *, profile: Profile = "core", waivers: Mapping[str, str] | None = None) -> Verdict:
     """Grade a stored run again, from its files only, and store the verdict."""
     plan, digest = store.read_plan(folder)
     observations, notes = store.read_observations(folder, plan, digest)
-    verdict = grade(plan, digest, observations, notes)
+    verdict = grade(plan, digest, observations, notes, profile=profile, waivers=waivers)
     store.write_verdict(folder, verdict)
     return verdict
 
 
-def _observe(cell: CellPlan, plan: Plan, spec: str, digest: str) -> CellObservation:
+def _torch_is_there() -> None:
+    if importlib.util.find_spec("torch") is None:
+        raise InvalidValueError("Expected torch to be installed, got none: pip install 'shardproof[torch]'.")
+
+
+def _go_on(
+    folder: Path,
+    progress: Callable[[Progress], None],
+    repeat: int,
+    profile: Profile,
+    waivers: Mapping[str, str] | None,
+) -> Verdict:
+    if repeat < 1:
+        raise InvalidValueError(f"Expected to observe each cell at least once, got repeat={repeat}.")
+    plan, digest = store.read_plan(folder)
+    observed = {each.cell for each in store.read_observations(folder, plan, digest)[0]}
+    specs = {CONTROL: CONTROL} | {subject.name: subject.spec for subject in plan.subjects}
+    missing = [cell for cell in plan.cells if cell.id not in observed]
+    try:
+        for number, cell in enumerate(missing, start=len(plan.cells) - len(missing) + 1):
+            progress(Progress(number, len(plan.cells), cell.subject, cell.layout))
+            for observation in _observations(cell, plan, specs[cell.subject], digest, repeat):
+                store.append(folder, observation)
+    finally:
+        verdict = regrade(folder, profile=profile, waivers=waivers)
+    return verdict
+
+
+def _observations(cell: CellPlan, plan: Plan, spec: str, digest: str, repeat: int) -> Iterator[CellObservation]:
+    """The cell, observed; again where it was no pass, so that what is not the same twice is seen."""
+    times = 1 if cell.control else repeat
+    number = 0
+    while number < times:
+        number += 1
+        observation = _observe(cell, plan, spec, digest, number)
+        yield observation
+        if number == times == 1 and not cell.control and is_violation(plan, cell, observation):
+            times = 2
+
+
+def _observe(cell: CellPlan, plan: Plan, spec: str, digest: str, repeat: int) -> CellObservation:
     layout = next(layout for layout in plan.layouts if layout.name == cell.layout)
     started, clock = now(), time.monotonic()
     outcome = observe_cell(LAYOUTS[cell.layout], layout.fixtures, spec, plan.timeout_s)
     return CellObservation(
         plan_sha256=digest,
         cell=cell.id,
+        repeat=repeat,
         status=outcome.status,
         note=outcome.note,
         started=started,

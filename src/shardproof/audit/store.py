@@ -60,13 +60,23 @@ def read_observations(folder: Path, plan: Plan, plan_sha256: str) -> tuple[tuple
     notes = ["the last line of the observations is cut off and was left out"] if rest else []
     observations = [_parsed(CellObservation, line, folder / OBSERVATIONS) for line in lines]
     cells = {cell.id for cell in plan.cells}
+    found: set[tuple[str, int]] = set()
     for place, observation in enumerate(observations, start=1):
         if observation.plan_sha256 != plan_sha256:
             raise StoredRunError(f"Expected observations of this plan, got another one's in line {place}.")
-        if observation.cell not in cells:
+        this = (observation.cell, observation.repeat)
+        if observation.cell not in cells or this in found:
             raise StoredRunError(f"Expected a planned cell once, got {observation.cell!r} in line {place}.")
-        cells.remove(observation.cell)
+        found.add(this)
     return tuple(observations), notes
+
+
+def drop_cut_line(folder: Path) -> None:
+    """Remove a last line without its newline, which a killed harness leaves, so that lines can be added again."""
+    data = _stored(folder / OBSERVATIONS)
+    whole = data[: data.rfind(b"\n") + 1]
+    if whole != data:
+        write_whole(folder / OBSERVATIONS, whole)
 
 
 def write_verdict(folder: Path, verdict: Verdict) -> None:

@@ -12,8 +12,8 @@ from shardproof.records.page import PageVerdict
 PlacementKind = Literal["shard", "replicate", "partial", "distinct"]
 CallOutcome = Literal["returned", "raised", "collective timeout", "did not return", "died", "not reached"]
 CellStatus = Literal["ran", "unavailable", "harness failed"]
-CellWord = Literal["pass", "fail", "error", "hang", "crash", "skip", "not run", "could not tell"]
-ClauseOutcome = Literal["held", "violated", "not exercised"]
+CellWord = Literal["pass", "fail", "error", "hang", "crash", "skip", "not run", "could not tell", "flaky"]
+ClauseOutcome = Literal["held", "violated", "waived", "not exercised"]
 RunWord = Literal["held", "violated", "could not tell", "nothing ran"]
 Profile = Literal["core", "strict"]
 """core decides; strict is what shardproof promises beyond it, reported apart."""
@@ -182,6 +182,8 @@ class CellObservation(Record):
     schema_version: Literal["shardproof.audit/1"] = "shardproof.audit/1"
     plan_sha256: str
     cell: str
+    repeat: int = 1
+    """1 for the first observation of the cell, 2 for the next, ..."""
     status: CellStatus
     note: str | None
     started: str
@@ -235,6 +237,8 @@ class CellVerdict(Record):
     verdict: CellWord
     reason: str
     ranks: tuple[int, ...] = ()
+    runs: int = 0
+    """How many observations of the cell were graded."""
     clauses: tuple[ClauseVerdict, ...] = ()
     norms: tuple[NormRow, ...] = ()
     norm_tolerance: Number | None = None
@@ -248,13 +252,18 @@ class Verdict(Record):
     run_id: str
     plan_sha256: str
     graded_by: str
+    profile: Profile = "core"
     word: RunWord
     exit_code: int
     planned: int
     observed: int
     counts: dict[str, int]
     cells: tuple[CellVerdict, ...]
+    across: tuple[ClauseVerdict, ...] = ()
+    """What holds across layouts, for each subject in the plan's order."""
     clauses: dict[str, str]
+    strict_clauses: tuple[str, ...] = ()
+    waivers: dict[str, str] = {}
     tolerances: tuple[str, ...]
     limits: tuple[str, ...]
     notes: tuple[str, ...] = ()
