@@ -1,0 +1,31 @@
+"""A wide norm is returned for the log; the factor still comes from norms in the groups' formats."""
+
+import math
+import struct
+
+FORMATS = {"float16": ">e", "float32": ">f"}
+
+
+def cast(number, dtype):
+    if dtype == "bfloat16":
+        bits = struct.unpack(">I", struct.pack(">f", cast(number, "float32")))[0]
+        if math.isfinite(number):
+            bits += 0x7FFF + (bits >> 16 & 1)
+        return struct.unpack(">f", struct.pack(">I", bits & 0xFFFF0000))[0]
+    try:
+        return struct.unpack(FORMATS[dtype], struct.pack(FORMATS[dtype], number))[0]
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def digits(number):
+    return float(f"{number:.11e}")
+
+
+def solve(groups, limit):
+    norm = math.hypot(*(value for group in groups for value in group["values"]))
+    narrow = [cast(math.hypot(*group["values"]), group["dtype"]) for group in groups]
+    used = cast(math.hypot(*narrow), groups[0]["dtype"]) if groups else 0.0
+    factor = limit / used if used > limit else 1.0
+    values = [[digits(cast(value * factor, group["dtype"])) for value in group["values"]] for group in groups]
+    return {"norm": digits(norm), "factor": digits(factor), "values": values}
