@@ -85,8 +85,11 @@ def _incomplete(layout: LayoutPlan, rank: RankObservation, call: Call) -> str | 
     if len(call.slices) != len(rank.pieces) or (call.outcome == "returned") != (call.returned is not None):
         return f"{where} stored {len(call.slices)} gradients of {len(rank.pieces)}, or no return value"
     for piece, values in zip(rank.pieces, call.slices, strict=True):
-        given = tuple(fixture.gradients[piece.tensor][index] for index in piece.indices)
-        if not _same_values(given, values.before) or (values.after is not None and len(values.after) != len(given)):
+        absent = rank.rank in fixture.absent.get(piece.tensor, ())
+        given = () if absent else tuple(fixture.gradients[piece.tensor][index] for index in piece.indices)
+        if not _same_values(given, values.before) or (
+            values.after is not None and len(values.after) != len(piece.indices)
+        ):
             return f"{where}, {piece.entry} started from {values.before}, planned {given}"
     return None
 
@@ -137,11 +140,11 @@ def _elements(fixture: FixturePlan, want: Expected, parts: Iterable[Held]) -> It
 
 
 def _copies(fixture: FixturePlan, parts: Iterable[Held]) -> Iterator[Check]:
-    first: dict[tuple[str, int], tuple[int, float]] = {}
+    first: dict[tuple[str, int], tuple[str, int, float]] = {}
     for part in parts:
         for index, after in zip(part.indices, part.values.after or (), strict=False):
-            rank, value = first.setdefault((part.tensor, index), (part.rank, after))
-            if rank != part.rank:
+            entry, rank, value = first.setdefault((part.tensor, index), (part.entry, part.rank, after))
+            if (entry, rank) != (part.entry, part.rank):
                 same = value.hex() == after.hex()
                 yield Check(ids.COPIES, None if same else _other_copy(fixture, part, index, (rank, value), after))
 
@@ -231,14 +234,21 @@ def returned_everywhere(fixture: FixturePlan, seen: CellObservation) -> list[tup
 
 
 def held_around(seen: CellObservation, fixture: FixturePlan) -> list[Held]:
-    """Every entry of every rank around one call."""
+    """Every entry of every rank around one call; no gradient counts as zeros, before and after."""
     return [
-        Held(rank.rank, piece.entry, piece.tensor, piece.indices, values)
+        Held(rank.rank, piece.entry, piece.tensor, piece.indices, _with_zeros(values, len(piece.indices)))
         for rank in seen.ranks
         for call in rank.calls
         if call.fixture == fixture.name and call.slices
         for piece, values in zip(rank.pieces, call.slices, strict=True)
     ]
+
+
+def _with_zeros(values: Slice, count: int) -> Slice:
+    zeros = {"before": (0.0,) * count} if not values.before else {}
+    if values.after is None and values.problem is None:
+        zeros |= {"after": (0.0,) * count}
+    return values.model_copy(update=zeros) if zeros else values
 
 
 def verdict_on(clause: str, made: list[Check]) -> ClauseVerdict:

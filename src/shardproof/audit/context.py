@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shardproof.records.audit import PlacementKind
@@ -28,10 +28,15 @@ class Context:
         axes: mesh axis -> size, outermost first.
         names: for each entry of params its local parameter name; stages may use the same names.
         placements: for each entry of params: axis -> "shard", "replicate", "partial" or "distinct".
+        tied: tuples of local parameter names, the same on every rank: the parameters under these names, on one rank
+            or on several, are copies of one tensor, whose gradients were added up already. Count the first only.
+        owned: local parameter name -> (start, stop, numel) for each flat buffer with padding: this rank's buffer
+            begins with elements start..stop of the numel that count; what lies behind them is padding.
         limit: the limit of this call, the same as max_norm.
         norm_type: the order of the norm, 2.0.
         groups: axis -> process group of this rank's line along the axis.
-        params: the entries themselves, parameters with .grad; the same as the first argument.
+        params: the entries themselves, the same as the first argument: this rank's parameters that require a
+            gradient. Their .grad is reduced and may be None, on some ranks and steps: it counts as zero.
     """
 
     model: nn.Module
@@ -46,6 +51,8 @@ class Context:
     norm_type: float
     groups: Mapping[str, ProcessGroup]
     params: tuple[torch.Tensor, ...]
+    tied: tuple[tuple[str, ...], ...] = ()
+    owned: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
 
     def group(self, axis: str) -> ProcessGroup:
         """The process group of this rank's line along `axis`; raises KeyError for an axis the mesh lacks."""

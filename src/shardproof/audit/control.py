@@ -5,6 +5,7 @@ It also uses every group of the layout once, so that a broken back end shows her
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from shardproof.audit.context import Context
@@ -29,7 +30,10 @@ def clip(params: list[torch.Tensor], max_norm: float, ctx: Context) -> float:
     from shardproof.audit.layouts.build import local
 
     _use_every_group(ctx)
-    norm = global_norm(list(_told.values()))
+    values = [value for row in _told.values() for value in row]
+    if not all(map(math.isfinite, values)):
+        return math.nan if any(map(math.isnan, values)) else math.inf
+    norm = global_norm([values])
     factor = clip_factor(norm, max_norm)
     for parameter in params:
         if factor < 1.0 and parameter.grad is not None:

@@ -8,63 +8,163 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
+from typing import Final
 
-from shardproof.audit.layouts import Layout, shares
+from shardproof.audit.layouts import Layout, coordinates, shares
 from shardproof.clip import global_norm
 from shardproof.records.audit import FixturePlan
+
+Gradients = dict[str, tuple[float, ...]]
+
+# Powers of two near 1e25 and 1e-25: every mantissa stays, the squares leave float32's range.
+HUGE: Final = 2.0**83
+TINY: Final = 2.0**-83
 
 _FREE = 4  # By Lagrange, four squares reach any rest; so four elements make the norm an integer.
 
 
 def fixtures(layout: Layout) -> tuple[FixturePlan, ...]:
-    """The calls for one layout, in the order in which they are made.
+    """The calls for one layout, in the order in which they are made: those that core is graded by come first.
 
-    `between` lies between the largest norm that one rank can see and the global norm; it is left out where
-    every rank sees everything.
+    `between` lies between the largest norm that one rank can see and the global norm, `between-axes` between the
+    largest norm short of it that some of the axes can see and the global norm; each is left out where there is no
+    such norm. Where a layout has idle ranks, their parameters have no gradient in any call but `under`.
     """
     gradients = base_gradients(layout)
-    zeros = {name: tuple(0.0 for _ in values) for name, values in gradients.items()}
     norm = global_norm(list(gradients.values()))
-    calls = [
-        FixturePlan(name="over", title="limit is half the norm", limit=norm / 2, gradients=gradients),
-        FixturePlan(name="under", title="limit is twice the norm", limit=norm * 2, gradients=gradients),
-        FixturePlan(name="at", title="limit is the norm", limit=norm, gradients=gradients),
-        FixturePlan(name="zero-gradient", title="every gradient is zero", limit=1.0, gradients=zeros),
-        FixturePlan(name="zero-limit", title="limit is zero", limit=0.0, gradients=gradients, profile="strict"),
-    ]
-    local = max(local_norms(layout, gradients), default=norm)
-    if layout.tensors and local < norm:
-        title = "limit is above every rank's own norm and below the global norm"
-        calls.insert(1, FixturePlan(name="between", title=title, limit=_between(local, norm), gradients=gradients))
-    return tuple(calls)
+    absent = {tensor.name: tensor.idle for tensor in layout.tensors if tensor.idle}
+    calls = [*_core(layout, gradients, norm), *_strict(layout, gradients, norm)]
+    return tuple(call if call.name == "under" else call.model_copy(update={"absent": absent}) for call in calls)
 
 
-def base_gradients(layout: Layout) -> dict[str, tuple[float, ...]]:
+def base_gradients(layout: Layout, *, everywhere: bool = False) -> Gradients:
     """Small nonzero integers for each logical tensor, row-major; their global norm is an integer.
 
-    They grow along each tensor, so that no two slices have the same norm.
+    They grow along each tensor, so that no two slices have the same norm. What idle ranks hold is zero, unless
+    every rank is to have a gradient `everywhere`.
     """
     counter = itertools.count()
+    trained = [tensor for tensor in layout.tensors if not tensor.frozen]
     values = {
         tensor.name: [_value(next(counter), place) for place in range(size)]
-        for tensor, size in ((tensor, math.prod(tensor.shape)) for tensor in layout.tensors)
+        for tensor, size in ((tensor, math.prod(tensor.shape)) for tensor in trained)
     }
+    for name, index in () if everywhere else _idle_elements(layout):
+        values[name][index] = 0.0
     if values:
-        largest = max(values.values(), key=len)
+        largest = max((values[tensor.name] for tensor in trained if not tensor.idle), key=len)
         largest[-_FREE:] = [0.0] * _FREE
         fixed = sum(int(value) ** 2 for row in values.values() for value in row)
         largest[-_FREE:] = _roots(fixed)
     return {name: tuple(row) for name, row in values.items()}
 
 
-def local_norms(layout: Layout, gradients: dict[str, tuple[float, ...]]) -> list[float]:
+def local_norms(layout: Layout, gradients: Gradients) -> list[float]:
     """The norm of what each rank holds, copies included: what a rank sees without asking the others."""
+    return [_norm_seen_by(layout, gradients, [rank]) for rank in range(layout.world_size)]
+
+
+def partial_norms(layout: Layout, gradients: Gradients) -> list[float]:
+    """The norms that a sum over all axes but one gives, each element counted once: one for each such set of ranks."""
+    where = [coordinates(layout, rank) for rank in range(layout.world_size)]
+    planes = [(axis, index) for axis, size in layout.axes.items() if size > 1 for index in range(size)]
     return [
-        global_norm(
-            [[gradients[share.tensor.name][index] for index in share.indices] for share in shares(layout, rank)]
-        )
-        for rank in range(layout.world_size)
+        _norm_seen_by(layout, gradients, [rank for rank, at in enumerate(where) if at[axis] == index])
+        for axis, index in planes
     ]
+
+
+def _core(layout: Layout, gradients: Gradients, norm: float) -> list[FixturePlan]:
+    zeros = {name: tuple(0.0 for _ in values) for name, values in gradients.items()}
+    full = base_gradients(layout, everywhere=True)
+    above = 2 * global_norm(list(full.values()))
+    calls = [
+        FixturePlan(name="over", title="limit is half the norm", limit=norm / 2, gradients=gradients),
+        FixturePlan(name="under", title="limit is twice the norm", limit=above, gradients=full),
+        FixturePlan(name="at", title="limit is the norm", limit=norm, gradients=gradients),
+        FixturePlan(name="zero-gradient", title="every gradient is zero", limit=1.0, gradients=zeros),
+    ]
+    return calls[:1] + _between(layout, gradients, norm) + calls[1:]
+
+
+def _between(layout: Layout, gradients: Gradients, norm: float) -> list[FixturePlan]:
+    """The calls whose limit lies between a norm that is too small, because too few ranks were asked, and the norm."""
+    titles = {
+        "between": "limit is above every rank's own norm and below the global norm",
+        "between-axes": "limit is above every norm over some of the axes that misses something, and below the norm",
+    }
+    partial = [each for each in partial_norms(layout, gradients) if each < norm] if len(layout.axes) > 1 else []
+    local = max(local_norms(layout, gradients), default=norm)
+    seen = {"between": local if layout.tensors else norm, "between-axes": max(partial, default=norm)}
+    return [
+        FixturePlan(name=name, title=titles[name], limit=_above(part, norm), gradients=gradients)
+        for name, part in seen.items()
+        if part < norm
+    ]
+
+
+def _strict(layout: Layout, gradients: Gradients, norm: float) -> list[FixturePlan]:
+    """The calls that only the strict profile judges; what has a float16 tensor cannot hold huge or tiny values."""
+    calls = [
+        ("zero-limit", "limit is zero", 0.0, gradients),
+        ("negative-limit", "limit is negative", -1.0, gradients),
+        ("nan-limit", "limit is NaN", math.nan, gradients),
+        ("inf-limit", "limit is inf: no limit", math.inf, gradients),
+    ]
+    if all(tensor.dtype != "float16" for tensor in layout.tensors):
+        calls += [
+            ("huge", "values near 1e25, limit is half the norm", norm * HUGE / 2, _scaled(gradients, HUGE)),
+            ("tiny", "values near 1e-25, limit is half the norm", norm * TINY / 2, _scaled(gradients, TINY)),
+        ]
+    if layout.tensors:
+        calls += [
+            ("nan-one-rank", "one element, on as few ranks as hold one, is NaN", norm / 2, math.nan),
+            ("inf-one-rank", "one element, on as few ranks as hold one, is inf", norm / 2, math.inf),
+        ]
+    return [
+        FixturePlan(
+            name=name,
+            title=title,
+            limit=limit,
+            gradients=values if isinstance(values, dict) else _with_rarest(layout, gradients, values),
+            profile="strict",
+        )
+        for name, title, limit, values in calls
+    ]
+
+
+def _scaled(gradients: Gradients, factor: float) -> Gradients:
+    return {name: tuple(value * factor for value in row) for name, row in gradients.items()}
+
+
+def _with_rarest(layout: Layout, gradients: Gradients, value: float) -> Gradients:
+    """The gradients with one element replaced: of those that the fewest ranks hold, the one on the last rank."""
+    holders: dict[tuple[str, int], list[int]] = {}
+    for rank in range(layout.world_size):
+        for share in shares(layout, rank):
+            for index in share.indices if rank not in share.tensor.idle else ():
+                holders.setdefault((share.tensor.name, index), []).append(rank)
+    rarest, at = min(holders, key=lambda element: (len(set(holders[element])), -max(holders[element])))
+    row = list(gradients[rarest])
+    row[at] = value
+    return gradients | {rarest: tuple(row)}
+
+
+def _idle_elements(layout: Layout) -> set[tuple[str, int]]:
+    """What lies on ranks that have no gradient for it."""
+    return {
+        (share.tensor.name, index)
+        for rank in range(layout.world_size)
+        for share in shares(layout, rank)
+        if rank in share.tensor.idle
+        for index in share.indices
+    }
+
+
+def _norm_seen_by(layout: Layout, gradients: Gradients, ranks: Iterable[int]) -> float:
+    seen = {(share.tensor.name, index) for rank in ranks for share in shares(layout, rank) for index in share.indices}
+    return global_norm([[gradients[name][index] for name, index in sorted(seen)]])
 
 
 def _value(count: int, place: int) -> float:
@@ -86,9 +186,9 @@ def _four_squares(total: int) -> tuple[int, ...]:
     return min(fits, key=max, default=())
 
 
-def _between(local: float, norm: float) -> float:
-    """The smallest of norm x 3/4, 7/8, 15/16, ... above `local`."""
+def _above(part: float, norm: float) -> float:
+    """The smallest of norm x 3/4, 7/8, 15/16, ... above `part`."""
     gap = 0.25
-    while norm * (1 - gap) <= local:
+    while norm * (1 - gap) <= part:
         gap /= 2
     return norm * (1 - gap)

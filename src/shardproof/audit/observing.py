@@ -14,12 +14,12 @@ from shardproof.records.audit import Returned, Slice
 _LONGEST_TEXT = 2000
 
 Before = list[tuple[Any, tuple[float, ...]]]
-"""Each entry's gradient object and its values."""
+"""Each entry's gradient object and the values of its elements; none where there is no gradient."""
 
 
 def seen_before(entries: tuple[Entry, ...]) -> Before:
-    """Each entry's gradient object and its values, before the call."""
-    return [(entry.parameter.grad, _values(entry.parameter.grad)) for entry in entries]
+    """Each entry's gradient object and the values of its elements, before the call."""
+    return [(grad, () if grad is None else _values(grad)[: len(entry.indices)]) for entry, grad in _gradients(entries)]
 
 
 def seen_after(entries: tuple[Entry, ...], before: Before) -> list[Slice]:
@@ -70,19 +70,25 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+def _gradients(entries: tuple[Entry, ...]) -> list[tuple[Entry, Any]]:
+    return [(entry, entry.parameter.grad) for entry in entries]
+
+
 def _slice(entry: Entry, grad_before: Any, values_before: tuple[float, ...]) -> Slice:
     grad = entry.parameter.grad
-    kind = type(grad).__name__
-    same = grad is grad_before
+    seen = Slice(before=values_before, after=None, kind=type(grad).__name__, same_object=grad is grad_before)
+    if grad is None:
+        # No gradient where there was none is as it should be; it counts as zero.
+        return seen if grad_before is None else seen.model_copy(update={"problem": "the gradient is gone"})
     try:
-        after = None if grad is None else _values(grad)
+        values = _values(grad)
     except Exception as error:
-        return Slice(before=values_before, after=None, kind=kind, same_object=same, problem=summary(error))
-    if after is not None and len(after) != len(values_before):
-        problem = f"{len(after)} values where there were {len(values_before)}"
-        return Slice(before=values_before, after=None, kind=kind, same_object=same, problem=problem)
-    gone = "the gradient is gone" if after is None else None
-    return Slice(before=values_before, after=after, kind=kind, same_object=same, problem=gone)
+        return seen.model_copy(update={"problem": summary(error)})
+    count = len(entry.indices)
+    if len(values) != count + entry.padding:
+        problem = f"{len(values)} values where there were {count + entry.padding}"
+        return seen.model_copy(update={"problem": problem})
+    return seen.model_copy(update={"after": values[:count], "padding": values[count:]})
 
 
 def _values(grad: Any) -> tuple[float, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import importlib
@@ -10,7 +11,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,7 @@ def parse(spec: str) -> SubjectPlan:
         spec=absolute,
         file=str(file),
         sha256=hashlib.sha256(source).hexdigest(),
+        line=_definition(source, name.split(".")),
     )
 
 
@@ -132,7 +134,15 @@ def _shardproof(params: list[torch.Tensor], limit: float, ctx: Context) -> objec
     from shardproof.torch import clip_grad_norm_
 
     placements: dict[str | torch.Tensor, Mapping[str, str]] = dict(zip(params, ctx.placements, strict=True))
-    return clip_grad_norm_(params, limit, norm_type=ctx.norm_type, mesh=ctx.mesh, placements=placements)
+    return clip_grad_norm_(
+        list(zip(ctx.names, params, strict=True)),
+        limit,
+        norm_type=ctx.norm_type,
+        mesh=ctx.mesh,
+        placements=placements,
+        tied=ctx.tied,
+        owned=ctx.owned,
+    )
 
 
 def _module_file(module: str) -> Path | None:
@@ -153,6 +163,21 @@ def _module_file(module: str) -> Path | None:
 def _mentioned(source: bytes, name: str, spec: str) -> None:
     if re.search(rb"\b%s\b" % name.encode(), source) is None and b"import *" not in source:
         raise InvalidValueError(f"Expected a callable named {name!r} for the subject {spec!r}: the file has none.")
+
+
+def _definition(source: bytes, names: Sequence[str]) -> int | None:
+    """The line on which the named function, class or method is defined; None where it is made in another way."""
+    try:
+        body: Sequence[ast.stmt] = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    line = None
+    for name in names:
+        found = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name]
+        if not found:
+            return None
+        line, body = found[-1].lineno, found[-1].body
+    return line
 
 
 def _from_file(path: Path) -> Any:

@@ -46,27 +46,41 @@ class TensorPlan(Record):
 
 
 class PiecePlan(Record):
-    """What one rank is meant to hold of a logical tensor, as flat (row-major) element indices."""
+    """What one rank is meant to hold of a logical tensor, as flat (row-major) element indices.
+
+    padding: how many elements of the local buffer follow that belong to no tensor. told: the axes on which the
+    framework's own object knows its placement. owned: start, stop and length of the whole, of a padded flat buffer.
+    """
 
     rank: int
     entry: str
     tensor: str
     placements: dict[str, PlacementKind]
     indices: tuple[int, ...]
+    padding: int = 0
+    told: tuple[str, ...] = ()
+    owned: tuple[int, int, int] | None = None
 
 
 class FixturePlan(Record):
-    """One call: the gradients by logical tensor, and the limit; a strict fixture says nothing about core clauses."""
+    """One call: the gradients by logical tensor, and the limit; a strict fixture says nothing about core clauses.
+
+    absent: tensor -> the ranks whose parameter has no gradient in this call; its elements there are zero.
+    """
 
     name: str
     title: str
     limit: Number
     gradients: dict[str, tuple[Number, ...]]
     profile: Profile = "core"
+    absent: dict[str, tuple[int, ...]] = {}
 
 
 class LayoutPlan(Record):
-    """A layout with its tensors, where they lie, and the calls that are made on it."""
+    """A layout with its tensors, where they lie, and the calls that are made on it.
+
+    tied: tuples of entry names, on one rank or on several, that are copies of one tensor.
+    """
 
     name: str
     title: str
@@ -75,15 +89,17 @@ class LayoutPlan(Record):
     tensors: tuple[TensorPlan, ...]
     pieces: tuple[PiecePlan, ...]
     fixtures: tuple[FixturePlan, ...]
+    tied: tuple[tuple[str, ...], ...] = ()
 
 
 class SubjectPlan(Record):
-    """What is audited; sha256 is that of the source file, where the subject names one."""
+    """What is audited; sha256 is that of the source file, where the subject names one, line that of its definition."""
 
     name: str
     spec: str
     file: str | None = None
     sha256: str | None = None
+    line: int | None = None
 
 
 class CellPlan(Record):
@@ -128,16 +144,22 @@ class Piece(Record):
     tensor: str
     kind: str
     indices: tuple[int, ...]
+    padding: int = 0
 
 
 class Slice(Record):
-    """One entry's gradient around one call, in the order of the piece's indices."""
+    """One entry's gradient around one call, in the order of the piece's indices.
+
+    before is empty and after is None without a problem where the call began and ended without a gradient. padding:
+    what lay behind the elements after the call; it is not judged.
+    """
 
     before: tuple[Number, ...]
     after: tuple[Number, ...] | None
     kind: str
     same_object: bool
     problem: str | None = None
+    padding: tuple[Number, ...] = ()
 
 
 class Returned(Record):
@@ -276,3 +298,57 @@ class AuditReport(Record):
     environment: Environment
     verdict: Verdict
     pages: tuple[PageVerdict, ...] = ()
+
+
+class Side(Record):
+    """One of two compared runs."""
+
+    run_id: str
+    graded_by: str
+    profile: Profile
+    word: RunWord
+
+
+class ClauseChange(Record):
+    """One clause of one cell whose outcome changed; text is the first finding of the run that has one."""
+
+    clause: str
+    old: ClauseOutcome
+    new: ClauseOutcome
+    text: str
+
+
+class CellChange(Record):
+    """One cell whose verdict, or a clause of it, changed; a cell that one run did not plan is `not planned` there."""
+
+    subject: str
+    layout: str
+    old: str
+    new: str
+    clauses: tuple[ClauseChange, ...]
+
+
+class AuditDiff(Record):
+    """What changed between two graded runs; `same` counts the cells that did not."""
+
+    schema_version: Literal["shardproof.audit-diff/1"] = "shardproof.audit-diff/1"
+    old: Side
+    new: Side
+    same: int
+    changes: tuple[CellChange, ...]
+    notes: tuple[str, ...]
+
+
+class DoctorLine(Record):
+    """One thing that was looked for."""
+
+    what: str
+    found: bool
+    text: str
+
+
+class Doctor(Record):
+    """What an audit finds on this machine."""
+
+    environment: Environment
+    lines: tuple[DoctorLine, ...]

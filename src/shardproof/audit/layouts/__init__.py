@@ -1,12 +1,13 @@
 """The layouts, defined once: the audit runs them, and the library's tests use them too.
 
-A description (`describe`, `first`) needs no framework; `build` makes the real objects on a rank.
+A description (`describe`, and the files that hold layouts) needs no framework; `build` makes the real objects on a rank.
 """
 
 from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Final
 
+from shardproof.audit.layouts.data_parallel import COPIED, FLATTENED, SHARDED
 from shardproof.audit.layouts.describe import (
     Copy,
     Cut,
@@ -15,16 +16,31 @@ from shardproof.audit.layouts.describe import (
     Only,
     Share,
     Tensor,
+    Tied,
     coordinates,
     held,
     kind_of,
     shares,
+    tied,
+    told,
 )
-from shardproof.audit.layouts.first import FIRST
+from shardproof.audit.layouts.experts import EXPERTS
+from shardproof.audit.layouts.flat import FLAT
+from shardproof.audit.layouts.mixed import MIXED
+from shardproof.audit.layouts.model_parallel import BY_HAND, TENSOR, UNDER_FSDP2
+from shardproof.audit.layouts.pipeline import PIPELINES
 from shardproof.errors import InvalidValueError
 
-LAYOUTS: Final = MappingProxyType({layout.name: layout for layout in FIRST})
+_ALL = (*COPIED, *BY_HAND, *SHARDED, *FLATTENED, *TENSOR, *UNDER_FSDP2, *PIPELINES, *EXPERTS, *FLAT, *MIXED)
+
+LAYOUTS: Final = MappingProxyType({layout.name: layout for layout in _ALL})
 """Every layout by name, in the order in which an audit runs them."""
+
+DEMO: Final = ("one-rank", "ddp", "hand-sharded", "fsdp2", "hsdp", "fsdp2-tp", "pipeline")
+"""The layouts of `make demo`: one of each kind that people know."""
+
+QUICK: Final = (*DEMO, "fsdp1-flat", "fsdp2-tp-meshes", "pipeline-tied", "ep-dp", "zero-flat", "mixed-dtypes")
+"""The layouts of `shardproof audit run --quick`: each finds a mistake that the others here do not."""
 
 
 def named(names: Sequence[str] = ()) -> tuple[Layout, ...]:
@@ -42,7 +58,9 @@ def named(names: Sequence[str] = ()) -> tuple[Layout, ...]:
 
 
 __all__ = [
+    "DEMO",
     "LAYOUTS",
+    "QUICK",
     "Copy",
     "Cut",
     "Layout",
@@ -50,9 +68,12 @@ __all__ = [
     "Only",
     "Share",
     "Tensor",
+    "Tied",
     "coordinates",
     "held",
     "kind_of",
     "named",
     "shares",
+    "tied",
+    "told",
 ]

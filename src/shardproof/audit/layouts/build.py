@@ -1,13 +1,12 @@
 """The real objects of a layout on one rank: modules wrapped by torch itself, and their DeviceMesh.
 
-Each parameter's value is the flat index of its element in the logical tensor, and it is set before torch
-shards it. What torch made of the layout can then be read from the shard, and need not be believed.
+Each parameter's value is one more than the flat index of its element in the logical tensor, zero is padding; it is
+set before torch shards it. What torch made of the layout can then be read from the shard, and need not be believed.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -16,20 +15,24 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
-from shardproof.audit.layouts.describe import Copy, Cut, Kind, Layout, Tensor, coordinates, held, shares
+from shardproof.audit.layouts.describe import Layout, Tensor, shares
+from shardproof.audit.layouts.wrap import LayoutUnavailableError, wrapped
 
-
-class LayoutUnavailableError(Exception):
-    """The installed torch lacks what the layout is made of; the cell is skipped with this reason."""
+_PREFIXES = ("module.", "_fsdp_wrapped_module.")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One parameter as the subject sees it, and the logical tensor it is a part of."""
+    """One parameter as the subject sees it, and the part of a logical tensor that it was seen to hold.
+
+    indices: of its elements, in order. padding: how many elements follow that belong to no tensor.
+    """
 
     name: str
     tensor: Tensor
     parameter: torch.Tensor
+    indices: tuple[int, ...]
+    padding: int
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,10 @@ def build(layout: Layout, rank: int, timeout_s: float) -> Built:
     """Make the layout's modules on this rank; collective, the default process group stands already."""
     groups = _axis_groups(layout, rank, timedelta(seconds=timeout_s))
     mesh = _mesh(layout, groups)
-    model = _BUILDERS[layout.kind](layout, rank, mesh)
-    by_name = {name.removeprefix("module."): parameter for name, parameter in model.named_parameters()}
-    parts = [tensor for tensor in layout.tensors if held(tensor, coordinates(layout, rank))]
-    return Built(
-        model, tuple(Entry(tensor.local_name, tensor, by_name[tensor.local_name]) for tensor in parts), mesh, groups
-    )
+    model = wrapped(layout, rank, mesh, groups)
+    by_name = {_bare(name): parameter for name, parameter in model.named_parameters()}
+    entries = tuple(_entry(share.entry, share.tensor, by_name[share.entry]) for share in shares(layout, rank))
+    return Built(model, entries, mesh, groups)
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
@@ -60,15 +61,17 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     return plain.to_local() if hasattr(plain, "to_local") else plain
 
 
-def indices_of(entry: Entry) -> list[int]:
-    """Which elements of the logical tensor the parameter was seen to hold."""
-    return [int(value) for value in local(entry.parameter).flatten().tolist()]
+def set_gradient(entry: Entry, values: list[float] | None) -> None:
+    """Give the parameter a fresh gradient, laid out as the parameter is; values in the order of its indices.
 
-
-def set_gradient(entry: Entry, values: list[float]) -> None:
-    """Give the parameter a fresh gradient, laid out as the parameter is; values in the order of its indices."""
+    None leaves it without a gradient. Padding gets what the layout says lies there.
+    """
     parameter = entry.parameter
-    part = torch.tensor(values, dtype=parameter.dtype).reshape(local(parameter).shape)
+    if values is None:
+        parameter.grad = None
+        return
+    whole = [*values, *[entry.tensor.stale] * entry.padding]
+    part = torch.tensor(whole, dtype=parameter.dtype).reshape(local(parameter).shape)
     if not hasattr(parameter, "device_mesh"):
         parameter.grad = part
         return
@@ -82,6 +85,21 @@ def set_gradient(entry: Entry, values: list[float]) -> None:
         shape=parameter.shape,
         stride=parameter.stride(),
     )
+
+
+def _entry(name: str, tensor: Tensor, parameter: torch.Tensor) -> Entry:
+    seen = [int(value) - 1 for value in local(parameter).flatten().tolist()]
+    padding = sum(index < 0 for index in seen)
+    kept = seen[: len(seen) - padding]
+    if any(index < 0 for index in kept):
+        raise RuntimeError(f"Expected padding behind the elements of {name!r} only, got the indices {seen}.")
+    return Entry(name, tensor, parameter, tuple(kept), padding)
+
+
+def _bare(name: str) -> str:
+    for prefix in _PREFIXES:
+        name = name.removeprefix(prefix)
+    return name
 
 
 def _axis_groups(layout: Layout, rank: int, timeout: timedelta) -> dict[str, dist.ProcessGroup]:
@@ -107,70 +125,4 @@ def _mesh(layout: Layout, groups: Mapping[str, dist.ProcessGroup]) -> DeviceMesh
     return DeviceMesh.from_group([groups[axis] for axis in names], "cpu", mesh=ranks, mesh_dim_names=names)
 
 
-def _plain(layout: Layout, rank: int, mesh: DeviceMesh | None) -> nn.Module:
-    return _module(
-        {
-            share.tensor.local_name: torch.tensor(share.indices, dtype=_dtype(share.tensor)).reshape(share.shape)
-            for share in shares(layout, rank)
-        }
-    )
-
-
-def _ddp(layout: Layout, rank: int, mesh: DeviceMesh | None) -> nn.Module:
-    model = _module({tensor.local_name: _whole(tensor) for tensor in layout.tensors})
-    return nn.parallel.DistributedDataParallel(model)
-
-
-def _fsdp2(layout: Layout, rank: int, mesh: DeviceMesh | None) -> nn.Module:
-    try:
-        from torch.distributed.fsdp import fully_shard
-    except ImportError as error:
-        raise LayoutUnavailableError(f"torch {torch.__version__} has no fully_shard: {error}") from error
-    assert mesh is not None, "a layout of kind fsdp2 has axes"
-    model = _module({tensor.local_name: _tensor_parallel(layout, tensor, mesh) for tensor in layout.tensors})
-    fully_shard(model, mesh=mesh[layout.fsdp])
-    return model
-
-
-_BUILDERS: Mapping[Kind, Callable[[Layout, int, DeviceMesh | None], nn.Module]] = {
-    "plain": _plain,
-    "ddp": _ddp,
-    "fsdp2": _fsdp2,
-}
-
-
-def _tensor_parallel(layout: Layout, tensor: Tensor, mesh: DeviceMesh) -> torch.Tensor:
-    """The tensor as parallelize_module would leave it: a DTensor over the axes that are not fully_shard's."""
-    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
-
-    told = {
-        axis: Shard(lie.dim) if isinstance(lie, Cut) else Replicate()
-        for axis, lie in tensor.on.items()
-        if axis not in layout.fsdp and not (isinstance(lie, Copy) and not lie.told)
-    }
-    if not told:
-        return _whole(tensor)
-    return distribute_tensor(_whole(tensor), mesh[tuple(told)], list(told.values()))
-
-
-def _whole(tensor: Tensor) -> torch.Tensor:
-    return torch.arange(math.prod(tensor.shape), dtype=_dtype(tensor)).reshape(tensor.shape)
-
-
-def _dtype(tensor: Tensor) -> torch.dtype:
-    dtype: torch.dtype = getattr(torch, tensor.dtype)
-    return dtype
-
-
-def _module(parameters: Mapping[str, torch.Tensor]) -> nn.Module:
-    """A tree of plain modules with these parameters under their dotted names."""
-    root = nn.Module()
-    for name, value in parameters.items():
-        *path, leaf = name.split(".")
-        owner = root
-        for part in path:
-            if part not in owner._modules:
-                owner.add_module(part, nn.Module())
-            owner = owner.get_submodule(part)
-        owner.register_parameter(leaf, nn.Parameter(value))
-    return root
+__all__ = ["Built", "Entry", "LayoutUnavailableError", "build", "local", "set_gradient"]

@@ -11,15 +11,19 @@ from typing import Literal
 from shardproof.errors import InvalidValueError
 from shardproof.records.audit import PlacementKind
 
-Kind = Literal["plain", "ddp", "fsdp2"]
+Kind = Literal["plain", "ddp", "dtensor", "fsdp2", "fsdp1"]
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Along this axis the tensor is cut on `dim`; `sizes` are the slices' lengths, () is torch's chunk rule."""
+    """Along this axis the tensor is cut on `dim`.
+
+    sizes: the slices' lengths, () is torch's chunk rule. told: whether the framework's own object knows it.
+    """
 
     dim: int = 0
     sizes: tuple[int, ...] = ()
+    told: bool = True
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,14 @@ class Only:
     index: int
 
 
-Lie = Cut | Copy | Only
+@dataclass(frozen=True)
+class Tied:
+    """The ranks at these indices of the axis hold copies of the tensor, each under its own name: index -> name."""
+
+    names: Mapping[int, str]
+
+
+Lie = Cut | Copy | Only | Tied
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,11 @@ class Tensor:
     """A logical tensor.
 
     name: unique in the layout. on: axis -> how it lies there, in the order in which the cuts are made.
-    entry: the local parameter name, where it is not `name`.
+    entry: the local parameter name, where it is not `name`. twins: further names under which the same ranks hold
+    copies as parameters of their own. aliases: further names of the very same parameter object.
+    frozen: requires no gradient, so that no subject is given it. idle: ranks that have no gradient for it.
+    padded: the length of every rank's flat buffer, of which it owns the first elements; `stale` lies in the rest.
+    marks: attributes set on the parameter, as Megatron does.
     """
 
     name: str
@@ -52,11 +67,13 @@ class Tensor:
     on: Mapping[str, Lie] = field(default_factory=dict)
     entry: str = ""
     dtype: str = "float32"
-
-    @property
-    def local_name(self) -> str:
-        """The name under which a rank holds its part."""
-        return self.entry or self.name
+    twins: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    frozen: bool = False
+    idle: tuple[int, ...] = ()
+    padded: int = 0
+    stale: float = 0.0
+    marks: Mapping[str, bool | int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,7 +81,8 @@ class Layout:
     """A named way to lay tensors on ranks.
 
     axes: mesh axis -> size, outermost first; empty for one rank without a mesh. kind: which builder makes the
-    real objects. fsdp: the axes that fully_shard cuts or copies over.
+    real objects. fsdp: the axes that fully_shard cuts or copies over. strategy: FSDP1's ShardingStrategy.
+    original: the shapes of the parameters that FSDP1 keeps as one flat one; () keeps them apart.
     """
 
     name: str
@@ -73,6 +91,8 @@ class Layout:
     axes: Mapping[str, int]
     tensors: tuple[Tensor, ...]
     fsdp: tuple[str, ...] = ()
+    strategy: str = ""
+    original: tuple[tuple[int, ...], ...] = ()
 
     @property
     def world_size(self) -> int:
@@ -82,12 +102,27 @@ class Layout:
 
 @dataclass(frozen=True)
 class Share:
-    """What one rank holds of one tensor: the local shape and the flat (row-major) indices of its elements."""
+    """What one rank holds of one tensor under one name.
+
+    shape: the local shape, without padding. indices: the flat (row-major) indices of its elements. padding: how
+    many elements of the local buffer follow that belong to no tensor.
+    """
 
     tensor: Tensor
+    entry: str
     shape: tuple[int, ...]
     indices: tuple[int, ...]
     placements: Mapping[str, PlacementKind]
+    padding: int = 0
+
+    @property
+    def owned(self) -> tuple[int, int, int] | None:
+        """Of a padded flat buffer: start and stop of what this rank owns, and the length of the whole."""
+        if not self.tensor.padded:
+            return None
+        numel = math.prod(self.tensor.shape)
+        start = self.indices[0] if self.indices else numel
+        return start, start + len(self.indices), numel
 
 
 def coordinates(layout: Layout, rank: int) -> dict[str, int]:
@@ -101,14 +136,45 @@ def coordinates(layout: Layout, rank: int) -> dict[str, int]:
 
 
 def shares(layout: Layout, rank: int) -> tuple[Share, ...]:
-    """What `rank` holds, in the order of the layout's tensors; empty slices are listed, absent tensors are not."""
+    """What a subject is given on `rank`, in the order of the layout's tensors.
+
+    Empty slices are listed; tensors that the rank does not hold, and frozen ones, are not.
+    """
     where = coordinates(layout, rank)
-    return tuple(_share(layout, tensor, where) for tensor in layout.tensors if held(tensor, where))
+    return tuple(
+        share
+        for tensor in layout.tensors
+        if held(tensor, where) and not tensor.frozen
+        for share in _shares(layout, tensor, where)
+    )
 
 
 def held(tensor: Tensor, where: Mapping[str, int]) -> bool:
     """Whether the rank at these coordinates holds (perhaps an empty slice of) the tensor."""
-    return all(not isinstance(lie, Only) or where[axis] == lie.index for axis, lie in tensor.on.items())
+    return all(_holds(lie, where[axis]) for axis, lie in tensor.on.items())
+
+
+def local_names(tensor: Tensor, where: Mapping[str, int]) -> tuple[str, ...]:
+    """The names under which the rank at these coordinates holds the tensor, one for each parameter."""
+    tied = [lie.names[where[axis]] for axis, lie in tensor.on.items() if isinstance(lie, Tied)]
+    return (tied[0] if tied else tensor.entry or tensor.name, *tensor.twins)
+
+
+def tied(layout: Layout) -> tuple[tuple[str, ...], ...]:
+    """For each tensor with copies under different names: the names, the first is the one to count."""
+    by_axis = [
+        tuple(lie.names.values()) for each in layout.tensors for lie in each.on.values() if isinstance(lie, Tied)
+    ]
+    on_rank = [(each.entry or each.name, *each.twins) for each in layout.tensors if each.twins]
+    return (*by_axis, *on_rank)
+
+
+def told(layout: Layout, tensor: Tensor) -> tuple[str, ...]:
+    """The axes on which torch's own object, a DTensor, knows how the tensor lies; in the mesh's order."""
+    if layout.kind not in ("dtensor", "fsdp2"):
+        return ()
+    knows = {axis for axis, lie in tensor.on.items() if isinstance(lie, (Cut, Copy)) and lie.told}
+    return tuple(axis for axis in layout.axes if axis in knows)
 
 
 def kind_of(lie: Lie) -> PlacementKind:
@@ -116,18 +182,41 @@ def kind_of(lie: Lie) -> PlacementKind:
     return "shard" if isinstance(lie, Cut) else "replicate" if isinstance(lie, Copy) else "distinct"
 
 
-def _share(layout: Layout, tensor: Tensor, where: Mapping[str, int]) -> Share:
-    spans = [range(size) for size in tensor.shape]
+def spans(layout: Layout, tensor: Tensor, where: Mapping[str, int], axes: tuple[str, ...]) -> list[range]:
+    """The range of each dim that is left after the cuts on `axes`."""
+    left = [range(size) for size in tensor.shape]
     for axis, lie in tensor.on.items():
-        if isinstance(lie, Cut):
-            spans[lie.dim] = _slice(spans[lie.dim], lie, where[axis], layout.axes[axis])
+        if isinstance(lie, Cut) and axis in axes:
+            left[lie.dim] = _slice(left[lie.dim], lie, where[axis], layout.axes[axis])
+    return left
+
+
+def indices(tensor: Tensor, left: list[range]) -> tuple[int, ...]:
+    """The flat indices of the elements in these ranges.
+
+    >>> indices(Tensor("w", (2, 3)), [range(1, 2), range(0, 2)])
+    (3, 4)
+    """
     strides = [math.prod(tensor.shape[dim + 1 :]) for dim in range(len(tensor.shape))]
-    indices = tuple(
+    return tuple(
         sum(place * stride for place, stride in zip(places, strides, strict=True))
-        for places in itertools.product(*spans)
+        for places in itertools.product(*left)
     )
+
+
+def _holds(lie: Lie, index: int) -> bool:
+    if isinstance(lie, Only):
+        return index == lie.index
+    return not isinstance(lie, Tied) or index in lie.names
+
+
+def _shares(layout: Layout, tensor: Tensor, where: Mapping[str, int]) -> tuple[Share, ...]:
+    left = spans(layout, tensor, where, tuple(layout.axes))
+    elements = indices(tensor, left)
     placements: dict[str, PlacementKind] = {axis: kind_of(tensor.on.get(axis, Copy())) for axis in layout.axes}
-    return Share(tensor, tuple(len(span) for span in spans), indices, placements)
+    padding = max(0, tensor.padded - len(elements))
+    shape = tuple(len(span) for span in left)
+    return tuple(Share(tensor, name, shape, elements, placements, padding) for name in local_names(tensor, where))
 
 
 def _slice(span: range, cut: Cut, index: int, parts: int) -> range:

@@ -23,8 +23,8 @@ import torch.distributed as dist
 
 from shardproof.audit import control
 from shardproof.audit.context import Context
-from shardproof.audit.layouts import shares
-from shardproof.audit.layouts.build import Built, LayoutUnavailableError, build, indices_of, set_gradient
+from shardproof.audit.layouts import shares, tied
+from shardproof.audit.layouts.build import Built, LayoutUnavailableError, build, set_gradient
 from shardproof.audit.observing import Before, described, last_lines, resolved, seen_after, seen_before, summary
 from shardproof.audit.ranks.channel import Message, receive, send
 from shardproof.audit.ranks.entry import Setup
@@ -83,7 +83,7 @@ def _work(setup: Setup, built: Built, commands: int, say: Say) -> None:
 
 
 def _call(clip: Clip, built: Built, context: Context, fixture: FixturePlan, say: Say) -> tuple[Call, Any]:
-    params = _give_gradients(built, fixture)
+    params = _give_gradients(built, fixture, context.rank)
     before = seen_before(built.entries)
     told = dataclasses.replace(context, limit=fixture.limit)
     # A subject could import the control; it knows the whole gradient only while it is the one that is run.
@@ -113,7 +113,7 @@ def _raised(built: Built, fixture: FixturePlan, before: Before, error: BaseExcep
 
 def _function(work: Any, built: Built, context: Context, body: Any) -> Message:
     fixture = FixturePlan.model_validate(body["fixture"])
-    _give_gradients(built, fixture)
+    _give_gradients(built, fixture, context.rank)
     try:
         value = work(dataclasses.replace(context, limit=fixture.limit), *body["arguments"])
     except BaseException as error:
@@ -121,10 +121,11 @@ def _function(work: Any, built: Built, context: Context, body: Any) -> Message:
     return Message("value", value)
 
 
-def _give_gradients(built: Built, fixture: FixturePlan) -> list[torch.Tensor]:
+def _give_gradients(built: Built, fixture: FixturePlan, rank: int) -> list[torch.Tensor]:
     for entry in built.entries:
         whole = fixture.gradients[entry.tensor.name]
-        set_gradient(entry, [whole[index] for index in indices_of(entry)])
+        absent = rank in fixture.absent.get(entry.tensor.name, ())
+        set_gradient(entry, None if absent else [whole[index] for index in entry.indices])
     return [entry.parameter for entry in built.entries]
 
 
@@ -152,13 +153,15 @@ def _pieces(built: Built) -> list[Piece]:
             entry=entry.name,
             tensor=entry.tensor.name,
             kind=type(entry.parameter).__name__ if not hasattr(entry.parameter, "device_mesh") else "DTensor",
-            indices=tuple(indices_of(entry)),
+            indices=entry.indices,
+            padding=entry.padding,
         )
         for entry in built.entries
     ]
 
 
 def _context(setup: Setup, built: Built) -> Context:
+    held = shares(setup.layout, setup.rank)
     return Context(
         model=built.model,
         rank=setup.rank,
@@ -167,11 +170,13 @@ def _context(setup: Setup, built: Built) -> Context:
         mesh=built.mesh,
         axes=dict(setup.layout.axes),
         names=tuple(entry.name for entry in built.entries),
-        placements=tuple(share.placements for share in shares(setup.layout, setup.rank)),
+        placements=tuple(share.placements for share in held),
         limit=float("inf"),
         norm_type=2.0,
         groups=built.groups,
         params=tuple(entry.parameter for entry in built.entries),
+        tied=tied(setup.layout),
+        owned={share.entry: share.owned for share in held if share.owned is not None},
     )
 
 
