@@ -1,4 +1,4 @@
-"""A gradient that is complete is left alone but for its bypassing positions; reduction comes once, after the last chunk."""
+"""A complete gradient is left alone but for its bypassing positions; one reduction, after the last chunk."""
 
 from math import hypot, inf
 

@@ -27,7 +27,7 @@ def checks(n):
     bypassing = [[m * (1 + (rank + turn) % world)] for rank in range(world)]
     bypassing_total = m * world * (world + 1) // 2
     first, second = [[m], [3 * m]], [[2 * m], [2 * m]]
-    rows = [[5 * m] + own + [2 * m] for own in bypassing]
+    rows = [[5 * m, *own, 2 * m] for own in bypassing]
     return [
         (
             "one row complete, one bypassing",
