@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from shardproof.failures.exact import root, rounded
+from shardproof.failures.exact import rounded
 
 
 def on_each(ranks, grads, norm, **more):
@@ -16,7 +16,7 @@ def checks(n):
     one_rank = [{"a": [4 * m] if rank == turn else None} for rank in range(world)]
     shared = Fraction(4 * m, world)
     decay = {"decay": 0.1, "lr": 1, "weights": {"a": [10 * m]}}
-    each_once = [[{"a": [m * (rank + 1)] if rank == k else None} for rank in range(world)] for k in range(world)]
+    each_once = [[{"a": [m * (rank + 1)] if rank == k else None} for rank in range(world)] for k in range(world + 1)]
     return [
         (
             "used before the last pass only",
@@ -24,11 +24,11 @@ def checks(n):
                 {
                     "micro_batches": [
                         [{"a": [2 * m], "b": [m]}, {"a": [6 * m], "b": None}],
-                        [{"a": None, "b": [3 * m]}, {"a": None, "b": [7 * m]}],
+                        [{"a": None, "b": [2 * m]}, {"a": None, "b": [3 * m]}],
                     ],
                 },
             ),
-            on_each(2, {"a": [4 * m], "b": [rounded(Fraction(11 * m, 2))]}, root(Fraction(185 * m * m, 4))),
+            on_each(2, {"a": [4 * m], "b": [3 * m]}, 5 * m),
         ),
         (
             "used on one rank only",
@@ -36,7 +36,7 @@ def checks(n):
             on_each(world, {"a": [rounded(shared)]}, rounded(shared)),
         ),
         (
-            "each rank uses it in a pass of its own",
+            "each rank uses it in a pass of its own, none in the last",
             ({"micro_batches": each_once},),
             on_each(world, {"a": [rounded(Fraction(m * (world + 1), 2))]}, rounded(Fraction(m * (world + 1), 2))),
         ),
@@ -63,7 +63,7 @@ def checks(n):
             on_each(world, {"a": [rounded(shared)]}, rounded(shared), weights={"a": [rounded(9 * m - shared)]}),
         ),
         (
-            "last pass silent on one rank only",
+            "last pass used it on one rank: cannot reveal the error",
             ({"micro_batches": [[{"a": [m]}, {"a": [m]}], [{"a": [2 * m]}, {"a": None}]]},),
             on_each(2, {"a": [2 * m]}, 2 * m),
         ),
