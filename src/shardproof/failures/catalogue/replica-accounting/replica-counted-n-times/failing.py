@@ -1,0 +1,28 @@
+"""Each rank adds the squares of all that it holds, and the sums are added over the group."""
+
+import math
+
+
+def reaches(run, rank, other, axes):
+    return all(rank["at"][axis] == other["at"][axis] for axis in run["axes"] if axis not in axes)
+
+
+def square_of(run, rank):
+    squares = {}
+    for other in run["ranks"]:
+        for piece in other["pieces"]:
+            if reaches(run, rank, other, piece["mesh"]):
+                for element, value in zip(piece["elements"], piece["values"]):
+                    squares[piece["tensor"], element] = value * value
+    return sum(squares.values())
+
+
+def solve(run):
+    local = [square_of(run, rank) for rank in run["ranks"]]
+    ended = []
+    for rank in run["ranks"]:
+        norm = math.sqrt(sum(s for s, other in zip(local, run["ranks"]) if reaches(run, rank, other, run["group"])))
+        factor = min(1, run["limit"] / norm) if norm else 1
+        values = [[round(value * factor, 12) for value in piece["values"]] for piece in rank["pieces"]]
+        ended.append({"norm": round(norm, 12), "values": values})
+    return ended

@@ -1,0 +1,26 @@
+"""Parameters that are marked as tied are left out of the norm on every rank that holds them."""
+
+import math
+
+
+def counted(rank, piece):
+    if piece["tied"]:
+        return False
+    return all(rank["at"][axis] == 0 for axis, how in piece["lies"].items() if how == "replicate")
+
+
+def solve(run):
+    square = 0
+    for rank in run["ranks"]:
+        for piece in rank["pieces"]:
+            if counted(rank, piece):
+                square += sum(value * value for value in piece["values"])
+    norm = math.sqrt(square)
+    factor = min(1, run["limit"] / norm) if norm else 1
+    return [
+        {
+            "norm": round(norm, 12),
+            "values": [[round(value * factor, 12) for value in piece["values"]] for piece in rank["pieces"]],
+        }
+        for rank in run["ranks"]
+    ]
