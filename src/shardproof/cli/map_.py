@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from shardproof.cli import map_lint
+from shardproof.cli import map_catalogue, map_lint, map_verify
 from shardproof.cli.exits import Exit
+from shardproof.cli.map_choices import plain_console
 from shardproof.failures import record_text, verify_page, write_record
 from shardproof.isolation import IsolationUnavailableError
 from shardproof.report.page import render_page
 
 app = typer.Typer(help="The Failure Map: mistakes as executable cases, verified by running them.")
 
-PLAIN_WIDTH = 160
-"""Columns where the output is no terminal and its width is nobody's screen."""
 EXITS = {
     "held": Exit.HELD,
     "violated": Exit.VIOLATED,
@@ -40,7 +37,13 @@ def map_() -> None:
     """The Failure Map: mistakes as executable cases, verified by running them."""
 
 
+app.command("verify")(map_verify.verify)
+app.command("show")(map_verify.show)
+app.command("list")(map_catalogue.list_)
 app.command("lint")(map_lint.lint)
+app.command("new")(map_catalogue.new)
+app.command("cases")(map_catalogue.cases)
+app.command("matrix")(map_catalogue.matrix)
 
 
 @app.command("verify-page")
@@ -68,5 +71,5 @@ def verify(
     if as_json:
         typer.echo(record)
     else:
-        render_page(verdict, Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH))
+        render_page(verdict, plain_console())
     raise typer.Exit(EXITS[verdict.verdict])

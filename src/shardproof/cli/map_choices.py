@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import re
+import sys
+from enum import StrEnum
 
 import typer
+from rich.console import Console
 
 from shardproof.errors import InvalidValueError
 
 MEMBERS = typer.Option(help="The folder of repairs; default: the member distribution, or members/ of a checkout.")
 VARIANTS = typer.Option(help="Variant numbers beside each mechanism's own, as in 1-250 or 4,7.")
+
+PLAIN_WIDTH = 160
+"""Columns where the output is no terminal and its width is nobody's screen."""
+
+
+class CaseLevel(StrEnum):
+    """How a case's programs are held."""
+
+    PROCESS = "process"
+    NAMESPACES = "namespaces"
+    NONE = "none"
 
 
 def numbers(text: str) -> list[int]:
@@ -25,3 +39,8 @@ def numbers(text: str) -> list[int]:
             raise InvalidValueError(f"Expected variants as in 1-250 or 4,7, got {part!r}.")
         found += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
     return found
+
+
+def plain_console() -> Console:
+    """A console as wide as the terminal, or of a fixed width where the output is none."""
+    return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)

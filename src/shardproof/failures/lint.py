@@ -61,11 +61,13 @@ def _lint_names(mechanism: Mechanism) -> list[str]:
 
 def _lint_prose(mechanism: Mechanism) -> list[str]:
     fields = mechanism.says.model_dump(exclude={"references", "variants"})
-    fields |= {f"references.{i}": reference.note for i, reference in enumerate(mechanism.says.references)}
+    fields |= {
+        f"references.{i}": f"{reference.url} {reference.note}" for i, reference in enumerate(mechanism.says.references)
+    }
     return [
         f"{mechanism.folder}/mechanism.toml: {name} is not filled in"
         for name, text in fields.items()
-        if UNFILLED in str(text)
+        if UNFILLED in str(text).replace("-", " ")
     ]
 
 

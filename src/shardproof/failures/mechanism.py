@@ -146,9 +146,17 @@ def checks_of(path: Path, n: int) -> tuple[Check, ...]:
     Raises:
         InvalidValueError: checks(n) raises, or returns anything but (label, arguments, expected) triples.
     """
+    return checks_from(function_of(path, "checks"), n, path)
+
+
+def checks_from(checks: Callable[[int], Iterable[object]], n: int, path: Path) -> tuple[Check, ...]:
+    """The same from a function that was loaded from `path` before.
+
+    Raises:
+        InvalidValueError: as in checks_of.
+    """
     try:
-        found = list(function_of(path, "checks")(n))
-        return tuple(_check(entry) for entry in found)
+        return tuple(_check(entry) for entry in checks(n))
     except InvalidValueError as error:
         raise InvalidValueError(f"{error} In checks({n}) of {path}.") from error
     except Exception as error:

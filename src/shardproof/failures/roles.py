@@ -13,7 +13,7 @@ from shardproof.failures.mechanism import Check, Mechanism, Member, checks_of, f
 from shardproof.failures.values import plain, same
 
 Role = Literal["failing", "unsuccessful", "repair"]
-WRONG: tuple[Role, Role] = ("failing", "unsuccessful")
+WRONG: tuple[Literal["failing"], Literal["unsuccessful"]] = ("failing", "unsuccessful")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,12 +6,11 @@ import hashlib
 import platform
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from shardproof.errors import InvalidValueError
 from shardproof.failures.compare import compare_exit, compare_rows, compare_shape, unobserved
+from shardproof.failures.environment import environment
 from shardproof.failures.observed import Claims, read_claims
 from shardproof.failures.ours import verify_repair
 from shardproof.failures.page import Implementation, Page, parse_page, read_page, shown
@@ -19,7 +18,6 @@ from shardproof.isolation import Limits, Run, run_isolated
 from shardproof.records.isolation import Level, RunRecord
 from shardproof.records.page import (
     Digest,
-    Environment,
     ExitCode,
     ImplementationVerdict,
     Observation,
@@ -71,7 +69,7 @@ def verify_page(path: Path | str, *, level: Level = "process", limits: Limits | 
         observations=len(seen),
         notes=tuple(_notes(page)),
         verdict=_word(verdicts, repair),
-        environment=_environment(),
+        environment=environment(),
     )
 
 
@@ -180,17 +178,3 @@ def _notes(page: Page) -> list[str]:
 def _minor(text: str) -> tuple[int, int] | None:
     found = re.match(r"(\d{1,4})\.(\d{1,4})", text)
     return (int(found[1]), int(found[2])) if found else None
-
-
-def _environment() -> Environment:
-    try:
-        own = version("shardproof")
-    except PackageNotFoundError:
-        own = "not installed"
-    return Environment(
-        shardproof=own,
-        python=platform.python_version(),
-        implementation=platform.python_implementation(),
-        platform=platform.platform(),
-        time=datetime.now(UTC).isoformat(),
-    )

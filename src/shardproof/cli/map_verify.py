@@ -1,0 +1,139 @@
+"""`shardproof map verify` and `map show`: cases verified by running their programs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from shardproof.cli.exits import Exit
+from shardproof.cli.map_choices import MEMBERS, VARIANTS, CaseLevel, numbers, plain_console
+from shardproof.failures.cases import RegistryError
+from shardproof.failures.kept import RESULTS, ResultsError, appender, cache_folder, resume, write_summary
+from shardproof.failures.mechanism import members_folder
+from shardproof.failures.selection import choose, plans
+from shardproof.failures.verification import Effort, verify_cases
+from shardproof.isolation import IsolationUnavailableError
+from shardproof.records.isolation import Level
+from shardproof.records.map import CaseResult, MapSummary
+from shardproof.report.map_terminal import render_case, result_lines, summary_lines
+
+EXITS = {
+    "held": Exit.HELD,
+    "violated": Exit.VIOLATED,
+    "could not tell": Exit.COULD_NOT_TELL,
+    "nothing ran": Exit.NOTHING_RAN,
+}
+NAMES = typer.Argument(metavar="NAME", help="Ids, aliases, slugs, families or slug/variant; default: all cases.")
+LEVEL = typer.Option(help="How programs are held: process (limits, own tree), namespaces, or none.")
+JOBS = typer.Option(min=1, help="Programs that run at the same time; default: one for each processor.")
+
+
+def verify(
+    names: Annotated[list[str] | None, NAMES] = None,
+    jobs: Annotated[int | None, JOBS] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Times each program is run; all must give the same.")] = 1,
+    level: Annotated[CaseLevel, LEVEL] = CaseLevel.PROCESS,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run unchanged cases too; the cache is written only.")] = False,
+    variants: Annotated[str | None, VARIANTS] = None,
+    members: Annotated[Path | None, MEMBERS] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for each case, then the summary.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Append results here as cases end; a killed run is resumed.")] = None,
+) -> None:
+    """Run the programs of cases isolated and hold what they print against the role rules.
+
+    Exits 0 when all hold, 1 when a rule is broken, 2 when a name is unknown, 3 when no verdict could be reached or the
+    level cannot be had, 4 when the registry or the results in --out do not fit, 5 when nothing was selected.
+    """
+    effort = Effort(
+        level=cast(Level, level.value),
+        jobs=jobs or os.cpu_count() or 1,
+        repeat=repeat,
+        cache=cache_folder(),
+        fresh=fresh,
+    )
+    with _told():
+        chosen = choose(names or [], numbers(variants) if variants else ())
+        summary = _run(
+            lambda sink, known: verify_cases(
+                plans(chosen, members or members_folder()), effort, sink=sink, known=known
+            ),
+            out,
+            as_json,
+        )
+    for line in [summary.model_dump_json()] if as_json else summary_lines(summary):
+        typer.echo(line)
+    raise typer.Exit(EXITS[summary.verdict])
+
+
+def show(
+    name: Annotated[str, typer.Argument(help="One case: an id, an alias, or slug/variant.")],
+    level: Annotated[CaseLevel, LEVEL] = CaseLevel.PROCESS,
+    members: Annotated[Path | None, MEMBERS] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the content and the result, a line of JSON each.")
+    ] = False,
+) -> None:
+    """Show a case in the order of its page; it is verified first, unless the cache knows it unchanged.
+
+    Exits as `map verify` does.
+    """
+    found: list[CaseResult] = []
+    with _told():
+        cases = list(plans(choose([name]), members or members_folder()))
+        if len(cases) != 1:
+            typer.echo(f"shardproof: Expected one case, got {name!r}, which names {len(cases)}.", err=True)
+            raise typer.Exit(Exit.USAGE)
+        effort = Effort(level=cast(Level, level.value), cache=cache_folder())
+        verify_cases(cases, effort, sink=found.append)
+    if as_json:
+        typer.echo(cases[0].content.model_dump_json())
+        typer.echo(found[0].model_dump_json())
+    else:
+        render_case(cases[0].content, found[0], plain_console())
+    raise typer.Exit(EXITS[found[0].verdict])
+
+
+Verification = Callable[[Callable[[CaseResult], None], Mapping[str, CaseResult]], MapSummary]
+
+
+def _run(verification: Verification, out: Path | None, as_json: bool) -> MapSummary:
+    """Run with results printed as they come and, where there is a folder, appended to its file."""
+    if out is None:
+        return verification(lambda result: _print(result, as_json), {})
+    known = resume(out)
+    with (out / RESULTS).open("a", encoding="utf-8") as file:
+        append = appender(file)
+
+        def sink(result: CaseResult) -> None:
+            append(result)
+            _print(result, as_json)
+
+        for result in known.values():
+            _print(result, as_json)
+        summary = verification(sink, known)
+    write_summary(out, summary)
+    return summary
+
+
+def _print(result: CaseResult, as_json: bool) -> None:
+    for line in [result.model_dump_json()] if as_json else result_lines(result):
+        typer.echo(line)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except IsolationUnavailableError as error:
+        typer.echo(f"shardproof: could not tell: {error}", err=True)
+        raise typer.Exit(Exit.COULD_NOT_TELL) from error
+    except (RegistryError, ResultsError) as error:
+        typer.echo(f"shardproof: {error}", err=True)
+        raise typer.Exit(Exit.MISMATCH) from error

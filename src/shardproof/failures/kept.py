@@ -1,0 +1,132 @@
+"""Where results of cases are kept: one JSONL that is appended to as cases finish, and a cache by key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from pydantic import ValidationError
+
+from shardproof.errors import InvalidValueError
+from shardproof.failures.store import record_text, write_record
+from shardproof.records.map import CaseResult, MapSummary
+
+RESULTS = "results.jsonl"
+SUMMARY = "summary.json"
+
+
+class ResultsError(InvalidValueError):
+    """A file of results does not fit its schema; it was made by another version, or changed."""
+
+
+def cache_folder() -> Path:
+    """Where unchanged cases are remembered: $XDG_CACHE_HOME/shardproof/map, else ~/.cache/shardproof/map."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "shardproof" / "map"
+
+
+def cached(folder: Path, key: str) -> CaseResult | None:
+    """The result remembered under `key`; None where there is none that can be read."""
+    try:
+        result = CaseResult.model_validate_json(_cache_file(folder, key).read_bytes())
+    except (OSError, ValidationError):
+        # Written without fsync: a file that a crash left torn is a miss, and is written again.
+        return None
+    return result if result.key == key else None
+
+
+def remember(folder: Path, result: CaseResult) -> None:
+    """Keep a result that held; what did not hold, or could not be told, is run again the next time.
+
+    Raises:
+        InvalidValueError: the folder cannot be written.
+    """
+    if result.verdict != "held":
+        return
+    path = _cache_file(folder, result.key)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(result.model_dump_json(), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise InvalidValueError(
+            f"Expected a cache that can be written, got {folder}: {error.strerror}. Set XDG_CACHE_HOME."
+        ) from error
+
+
+def _cache_file(folder: Path, key: str) -> Path:
+    return folder / key[:2] / f"{key}.json"
+
+
+def read_results(path: Path) -> list[CaseResult]:
+    """Read a file of results, the last of each case; a last line that a kill cut short is left out.
+
+    Raises:
+        ResultsError: a whole line does not fit the schema.
+    """
+    return list({result.id: result for result in _scan(path)[0].values()}.values())
+
+
+def resume(folder: Path) -> dict[str, CaseResult]:
+    """What an earlier run left in `folder` before it was killed, by key; nothing where it had come to its end.
+
+    The file is cut after its last whole line, or removed where a finished run wrote it, so that it can be appended to.
+
+    Raises:
+        ResultsError: a line does not fit the schema.
+        InvalidValueError: the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / RESULTS
+        if (folder / SUMMARY).exists():
+            path.unlink(missing_ok=True)
+            (folder / SUMMARY).unlink()
+        if not path.exists():
+            return {}
+        found, whole = _scan(path)
+        os.truncate(path, whole)
+        return found
+    except OSError as error:
+        raise InvalidValueError(f"Expected a folder that can be written, got {folder}: {error.strerror}.") from error
+
+
+def _scan(path: Path) -> tuple[dict[str, CaseResult], int]:
+    """The results by key, and how many bytes the whole lines have."""
+    found: dict[str, CaseResult] = {}
+    whole = 0
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                break
+            try:
+                result = CaseResult.model_validate_json(line)
+            except ValidationError as error:
+                raise ResultsError(
+                    f"Expected a case's result in {path}, line {number}: {error.errors()[0]['msg']}."
+                ) from None
+            found[result.key] = result
+            whole += len(line)
+    return found, whole
+
+
+def appender(file: IO[str]) -> Callable[[CaseResult], None]:
+    """A function that appends one result as one line and flushes it."""
+
+    def append(result: CaseResult) -> None:
+        file.write(result.model_dump_json() + "\n")
+        file.flush()
+
+    return append
+
+
+def write_summary(folder: Path, summary: MapSummary) -> None:
+    """Write the summary, which marks the run as come to its end.
+
+    Raises:
+        InvalidValueError: it cannot be written.
+    """
+    write_record(folder / SUMMARY, record_text(summary) + "\n")
