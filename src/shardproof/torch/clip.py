@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from shardproof.errors import InvalidTypeError, InvalidValueError
 from shardproof.sums.kernels import best_kernel
-from shardproof.torch.collecting import scale_all
 from shardproof.torch.gradients import local_values
 from shardproof.torch.naming import Groups, Parameters, Placements, named
 from shardproof.torch.norms import of_value
+from shardproof.torch.passes import chosen_of, scale_all
 from shardproof.torch.plan import ClipPlan
 from shardproof.torch.reading import Said
 from shardproof.torch.request import EVERY, request
@@ -230,7 +230,7 @@ def clip_with_norm_(
     factor = of_value(norm, asked.limit(EVERY), asked.eps).factor
     values = _all_values(gradients)
     if factor != 1.0:
-        scale_all(best_kernel(), values, factor)
+        scale_all(best_kernel(), chosen_of(values), factor)
 
 
 def _number(total_norm: object) -> float:

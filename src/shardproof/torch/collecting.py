@@ -1,160 +1,190 @@
-"""This rank's part of one step: find the gradients, see whether the plan still fits, add up what is owned."""
+"""This rank's gradients of one step: found, and looked at all together; one by one only where one is out of the way."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
-from itertools import pairwise
+from itertools import compress
+from operator import attrgetter, is_, not_
 from typing import Any
-from weakref import ReferenceType
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from shardproof.errors import InvalidTypeError
-from shardproof.layout import Identity, Share
-from shardproof.sums.kernels import Kernel, Tally, largest, powers, scale, tally
-from shardproof.torch.gradients import (
-    Memory,
-    counted_values,
-    format_of,
-    is_one_region,
-    local_values,
-    pieces,
-)
-from shardproof.torch.in_backward import stepped_in_backward
+from shardproof.torch.gradients import FORMATS, counted_values, is_one_region, local_values, place
+from shardproof.torch.in_backward import any_stepped, stepped_in_backward
 from shardproof.torch.naming import is_dtensor
-from shardproof.torch.packet import WORD
-from shardproof.torch.reading import Read
+from shardproof.torch.roster import SPEC, Held, Roster
+
+_LOCAL, _DTYPE, _IS_CPU = attrgetter("_local_tensor"), attrgetter("dtype"), attrgetter("is_cpu")
+_PLAIN = {Tensor, torch.nn.Parameter}
 
 
-@dataclass(frozen=True)
-class Held:
-    """One tensor of the plan: a weak reference, what was read of it, and what it looked like then."""
+@dataclass
+class Columns:
+    """Where the values of each entry lie: first byte, how many, their dtype, whether the host reads them in place.
 
-    ref: ReferenceType[Tensor]
-    read: Read
-    share: Share
-    looks: tuple[Any, ...]
-    weight: int
-    bucket: int = 0
-    reduces: bool = False
+    Zeros, None and False where there is no gradient.
+    """
 
-    @property
-    def name(self) -> str:
-        return self.read.listed.name
+    addresses: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    dtypes: list[torch.dtype | None] = field(default_factory=list)
+    direct: list[bool] = field(default_factory=list)
 
-
-def looks(tensor: Tensor) -> tuple[Any, ...]:
-    """What must not change while a plan holds: shape, dtype, requires_grad, placement."""
-    spec = (tensor.device_mesh, tensor.placements) if is_dtensor(tensor) else None  # type: ignore[attr-defined]
-    return (tensor.shape, tensor.dtype, tensor.requires_grad, spec)
-
-
-def same(tensor: Tensor, looked: tuple[Any, ...]) -> bool:
-    """Whether a tensor still looks as it did; placements are one object for as long as nobody lays it out anew."""
-    shape, dtype, requires_grad, spec = looked
-    if tensor.shape != shape or tensor.dtype != dtype or tensor.requires_grad != requires_grad:
-        return False
-    if spec is None:
-        return not is_dtensor(tensor)
-    if not is_dtensor(tensor):
-        return False
-    mesh, placements = tensor.device_mesh, tensor.placements  # type: ignore[attr-defined]
-    return (mesh is spec[0] or mesh == spec[0]) and (placements is spec[1] or placements == spec[1])
-
-
-def slice_weight(identity: Identity, share: Share) -> int:
-    """A random 64-bit number for one slice: the same on all ranks that hold it."""
-    return int.from_bytes(blake2b(f"{identity}\0{share.owner}".encode(), digest_size=8).digest(), "little")
+    def put(self, index: int, values: Tensor | None) -> None:
+        """Write the row of one entry."""
+        self.addresses[index] = 0 if values is None else values.data_ptr()
+        self.counts[index] = 0 if values is None else values.numel()
+        self.dtypes[index] = None if values is None else values.dtype
+        self.direct[index] = values is not None and is_one_region(values)
 
 
 @dataclass
 class Local:
-    """The gradients of this rank in this step, in the order of the plan; None where there is none.
-
-    `counts`: whether an entry stands for its slice on this rank, as one of several tied names does.
-    """
+    """The gradients of this rank in this step, in the order of the plan; None where there is none."""
 
     values: list[Tensor | None] = field(default_factory=list)
-    counts: list[bool] = field(default_factory=list)
+    columns: Columns = field(default_factory=Columns)
     problems: list[str] = field(default_factory=list)
     stale: bool = False
 
 
-def collect(held: Sequence[Held], gradient_of: Callable[[Tensor], Any], *, reduced: bool = False) -> Local:
+def collect(
+    roster: Roster, tensors: Sequence[Tensor | None], gradient_of: Callable[[Any], Any], *, reduced: bool = False
+) -> Local:
     """Find every gradient; a vanished or changed tensor makes the plan stale, an unusable one is a problem.
 
-    `reduced` says that partial gradients have been made whole in this call.
+    Args:
+        roster: the plan's tensors.
+        tensors: the same, as `roster.tensors()` gives them.
+        gradient_of: from a tensor to its gradient or None.
+        reduced: whether partial gradients have been made whole in this call.
     """
-    local = Local()
-    counting: set[int] = set()
-    for each in held:
-        tensor = each.ref()
-        if tensor is None or not same(tensor, each.looks):
-            local.stale = True
-            return local
-        gradient = gradient_of(tensor)
-        if is_dtensor(gradient) and not _expected(each, gradient, reduced=reduced):
-            local.stale = True
-            return local
-        stepper = stepped_in_backward(tensor)
-        if stepper is not None:
-            local.problems.append(
-                f"{each.name} is stepped inside backward by {stepper}, before its gradient can be clipped; leave it "
-                "out of the plan, or step it after the clip"
-            )
-        try:
-            local.values.append(None if gradient is None else _values(each, tensor, gradient, reduced=reduced))
-        except InvalidTypeError as error:
-            local.values.append(None)
-            local.problems.append(f"the gradient of {each.name} {error}")
-        # A tied tensor may stand here under several names: the first that has a gradient stands for the slice.
-        local.counts.append(local.values[-1] is not None and each.weight not in counting)
-        if local.counts[-1]:
-            counting.add(each.weight)
-    local.problems += _overlaps(held, local)
+    if not roster.fits(tensors):
+        return Local(stale=True)
+    gradients = list(map(gradient_of, tensors))
+    if roster.reduces and not _as_expected(roster.held, gradients, reduced=reduced):
+        return Local(stale=True)
+    numbers = range(len(gradients))
+    local, odd = (None if roster.reduces else _at_once(roster, gradients)) or (_nothing(len(numbers)), numbers)
+    for index in sorted(odd):
+        _look_at(index, roster, tensors[index], gradients[index], local, reduced=reduced)
+    if any_stepped(tensors):
+        local.problems += _stepped(roster.held, tensors)
+    local.problems += _overlaps(roster.held, local)
     return local
 
 
-def _overlaps(held: Sequence[Held], local: Local) -> list[str]:
-    """Gradients that share memory and would be scaled twice: by parts, or as one object in two groups.
+def _nothing(count: int) -> Local:
+    return Local([None] * count, Columns([0] * count, [0] * count, [None] * count, [False] * count))
 
-    Found where one begins inside another that fills its region; the very same memory in one group is scaled once.
-    """
-    spans = sorted((values.data_ptr(), values.nbytes) for values in local.values if values is not None)
-    # Each start against the end before it: two integers for each tensor, and nothing more where nothing is shared.
-    if all(start >= before + size for (before, size), (start, _) in pairwise(spans)):
-        return []
-    regions = sorted(
-        (values.data_ptr(), not is_one_region(values), values.nbytes, index)
-        for index, values in enumerate(local.values)
-        if values is not None and values.numel() and values.device.type == "cpu"
-    )
-    said, reach, last = [], 0, -1
-    for start, scattered, size, index in regions:
-        values = local.values[index]
-        assert values is not None
-        if start < reach:
-            same = _place(values) == _place(local.values[last])  # type: ignore[arg-type]
-            if not same or held[index].read.group != held[last].read.group:
-                said.append(
-                    f"the gradients of {held[last].name} and {held[index].name} share memory, so one of them would "
-                    "be scaled twice; give each its own, for example p.grad = p.grad.clone()"
-                )
-        elif not scattered:
-            reach, last = start + size, index
-    return said
+
+# ---- all together
+
+
+def _at_once(roster: Roster, gradients: list[Any]) -> tuple[Local, Collection[int]] | None:
+    """All values, and the entries that need a look of their own; None where all of them do."""
+    present, some, dtensors = None, gradients, roster.dtensors
+    if type(None) in set(map(type, gradients)):
+        present = [each is not None for each in gradients]
+        some, dtensors = list(compress(gradients, present)), list(compress(dtensors, present))
+    found = _seen(some, None if roster.plain else dtensors)
+    if found is None:
+        return None
+    local, contiguous = found
+    if present is not None:
+        columns = local.columns
+        local = Local(
+            _spread(local.values, present, None),
+            Columns(
+                _spread(columns.addresses, present, 0),
+                _spread(columns.counts, present, 0),
+                _spread(columns.dtypes, present, None),
+                _spread(columns.direct, present, False),
+            ),
+        )
+        contiguous = _spread(contiguous, present, True)
+    return local, _odd(roster, gradients, local.columns, contiguous)
+
+
+def _seen(gradients: list[Any], dtensors: Sequence[bool] | None) -> tuple[Local, list[bool]] | None:
+    """Values and columns as of ordinary tensors, and which are contiguous; None where one cannot be asked that."""
+    values: list[Any] = gradients
+    try:
+        if dtensors is not None:
+            values = [_LOCAL(each) if lies else each for each, lies in zip(gradients, dtensors, strict=True)]
+        if not set(map(type, values)) <= _PLAIN:
+            return None
+        addresses = list(map(Tensor.data_ptr, values))
+    except (AttributeError, RuntimeError):
+        # A plain gradient of a DTensor parameter, or a sparse tensor: these have no local tensor, or no address.
+        return None
+    contiguous = direct = list(map(Tensor.is_contiguous, values))
+    if not all(map(_IS_CPU, values)):
+        if any(each.is_meta for each in values):
+            return None
+        values = [each.detach() for each in values]
+        direct = [each.is_cpu and filled for each, filled in zip(values, contiguous, strict=True)]
+    counts, dtypes = list(map(Tensor.numel, values)), list(map(_DTYPE, values))
+    return Local(list(values), Columns(addresses, counts, dtypes, direct)), contiguous
+
+
+def _spread(column: Iterable[Any], present: Iterable[bool], without: Any) -> list[Any]:
+    following = iter(column)
+    return [next(following) if here else without for here in present]
+
+
+def _odd(roster: Roster, gradients: Sequence[Any], columns: Columns, contiguous: Sequence[bool]) -> Collection[int]:
+    odd, numbers = set(roster.ranges), range(len(gradients))
+    if not all(contiguous):
+        odd.update(compress(numbers, map(not_, contiguous)))
+    if not set(columns.dtypes) <= FORMATS.keys():
+        odd.update(index for index in numbers if columns.dtypes[index] not in FORMATS)
+    if not roster.plain:
+        odd.update(_laid_out_anew(roster, gradients))
+    return odd
+
+
+def _laid_out_anew(roster: Roster, gradients: Sequence[Any]) -> Iterator[int]:
+    """DTensor gradients whose layout is not the very object that was last found to be their parameter's."""
+    pairs = zip(gradients, roster.dtensors, strict=True)
+    lying = [getattr(each, "_spec", each) if lies else None for each, lies in pairs]
+    if all(map(is_, lying, roster.placed)):
+        return iter(())
+    return (index for index, each in enumerate(lying) if each is not None and each is not roster.placed[index])
+
+
+# ---- one by one
+
+
+def _as_expected(held: Sequence[Held], gradients: Sequence[Any], *, reduced: bool) -> bool:
+    """Whether the DTensor gradients have just the partial dims that the plan will reduce, or has reduced."""
+    pairs = zip(held, gradients, strict=True)
+    return all(_expected(each, gradient, reduced=reduced) for each, gradient in pairs if is_dtensor(gradient))
 
 
 def _expected(each: Held, gradient: Any, *, reduced: bool) -> bool:
-    """Whether a DTensor gradient has just the partial dims that the plan will reduce, or has reduced."""
     if each.read.partial is None or not each.read.partial.dims:
         return not each.reduces or not any(kind.is_partial() for kind in gradient.placements)
     dims = tuple(dim for dim, kind in enumerate(gradient.placements) if kind.is_partial())
     return dims == (() if reduced else each.read.partial.dims)
+
+
+def _look_at(index: int, roster: Roster, tensor: Any, gradient: Any, local: Local, *, reduced: bool) -> None:
+    each = roster.held[index]
+    values = None
+    try:
+        if gradient is not None:
+            values = _values(each, tensor, gradient, reduced=reduced)
+            if roster.dtensors[index]:
+                roster.placed[index] = SPEC(gradient)
+    except InvalidTypeError as error:
+        local.problems.append(f"the gradient of {each.name} {error}")
+    local.values[index] = values
+    local.columns.put(index, values)
 
 
 def _values(each: Held, tensor: Tensor, gradient: Any, *, reduced: bool) -> Tensor:
@@ -185,129 +215,50 @@ def _check_placement(tensor: Any, gradient: Any) -> None:
     )
 
 
-def checksum(values: Tensor) -> int:
-    """A 64-bit number of the bits of the values, in the order of their indices; -0.0 and 0.0 differ."""
-    digest = blake2b(digest_size=8)
-    for piece in pieces(values):
-        digest.update(piece.cpu().contiguous().view(torch.uint8).numpy().data)
-    return int.from_bytes(digest.digest(), "little")
+def _stepped(held: Sequence[Held], tensors: Sequence[Any]) -> Iterator[str]:
+    for each, tensor in zip(held, tensors, strict=True):
+        stepper = stepped_in_backward(tensor)
+        if stepper is not None:
+            yield (
+                f"{each.name} is stepped inside backward by {stepper}, before its gradient can be clipped; leave it "
+                "out of the plan, or step it after the clip"
+            )
 
 
-def checksums(held: Sequence[Held], local: Local) -> dict[int, int]:
-    """Index in the plan -> checksum, for slices of which there are copies, here under a tied name or elsewhere.
+def _overlaps(held: Sequence[Held], local: Local) -> list[str]:
+    """Gradients that share memory and would be scaled twice: by parts, or as one object in two groups.
 
-    0 where there is no gradient.
+    Found where one begins inside another that fills its region; the very same memory in one group is scaled once.
     """
-    entries = Counter(each.weight for each in held)
-    return {
-        index: 0 if values is None else checksum(values)
-        for index, (each, values) in enumerate(zip(held, local.values, strict=True))
-        if len(each.share.copies) > 1 or entries[each.weight] > 1
-    }
-
-
-def copies_term(held: Sequence[Held], sums: dict[int, int]) -> int:
-    """This rank's term of a sum that is zero when all copies of every slice have equal checksums.
-
-    Between ranks a slice's first entry stands for it; further entries on one rank are held against that one.
-    """
-    first = {held[index].weight: each for index, each in sums.items() if held[index].share.first}
-    term = 0
-    for index, each in sums.items():
-        share, weight = held[index].share, held[index].weight
-        if share.first:
-            term += each * (len(share.copies) - 1 if share.owned else -1)
-        else:
-            term += weight * (each - first[weight])
-    return term % WORD
-
-
-def presence(held: Sequence[Held], local: Local, rank: int) -> int:
-    """This rank's term of a sum that is zero when every slice has a gradient on all its ranks or on none.
-
-    The owner of a slice with c copies adds c - 1 times the slice's weight, every other rank subtracts it once.
-    """
-    return (
-        sum(
-            each.weight * (len(each.share.copies) - 1 if each.share.owner == rank else -1)
-            for each, counts in zip(held, local.counts, strict=True)
-            if counts and len(each.share.copies) > 1
-        )
-        % WORD
+    if _lie_apart(local.columns):
+        return []
+    regions = sorted(
+        (values.data_ptr(), not is_one_region(values), values.nbytes, index)
+        for index, values in enumerate(local.values)
+        if values is not None and values.numel() and values.device.type == "cpu"
     )
+    said, reach, last = [], 0, -1
+    for start, scattered, size, index in regions:
+        values = local.values[index]
+        assert values is not None
+        if start < reach:
+            same = place(values) == place(local.values[last])  # type: ignore[arg-type]
+            if not same or held[index].read.group != held[last].read.group:
+                said.append(
+                    f"the gradients of {held[last].name} and {held[index].name} share memory, so one of them would "
+                    "be scaled twice; give each its own, for example p.grad = p.grad.clone()"
+                )
+        elif not scattered:
+            reach, last = start + size, index
+    return said
 
 
-def memory(tensors: Sequence[Tensor]) -> tuple[Memory, list[Tensor]]:
-    """Split into what can be read in place and what has to be copied piece by piece."""
-    direct, others = Memory(), []
-    for tensor in tensors:
-        if is_one_region(tensor):
-            direct.add(format_of(tensor), tensor.data_ptr(), tensor.numel())
-            direct.held.append(tensor)
-        else:
-            others.append(tensor)
-    return direct, others
-
-
-def _batches(tensors: Sequence[Tensor]) -> Iterator[Memory]:
-    """All values as host memory: what lies so already at once, the rest copied in pieces of bounded size."""
-    direct, others = memory(tensors)
-    yield direct
-    for tensor in others:
-        for piece in pieces(tensor):
-            copied, _ = memory([piece.cpu().contiguous()])
-            yield copied
-
-
-def add_up(kernel: Kernel, tensors: Sequence[Tensor], order: int) -> Tally:
-    """The exact sum of |value|**order, order 1 or 2, and the non-finite counts."""
-    found, threads = Tally(), torch.get_num_threads()
-    for batch in _batches(tensors):
-        for form, addresses in batch.addresses.items():
-            found = found.merge(tally(kernel, form, addresses, batch.counts[form], 1 if order == 1 else 2, threads))
-    return found
-
-
-def add_up_powers(kernel: Kernel, tensors: Sequence[Tensor], p: float, exponent: int) -> Tally:
-    """The exact sum of the float64 powers (|value| x 2**-exponent)**p."""
-    found, threads = Tally(), torch.get_num_threads()
-    for batch in _batches(tensors):
-        for form, addresses in batch.addresses.items():
-            found = found.merge(powers(kernel, form, addresses, batch.counts[form], p, exponent, threads))
-    return found
-
-
-def largest_magnitude(kernel: Kernel, tensors: Sequence[Tensor]) -> float:
-    """The largest finite magnitude; 0.0 for no values."""
-    found, threads = 0.0, torch.get_num_threads()
-    for batch in _batches(tensors):
-        for form, addresses in batch.addresses.items():
-            found = max(found, largest(kernel, form, addresses, batch.counts[form], threads).magnitude)
-    return found
-
-
-def scale_all(kernel: Kernel, tensors: Sequence[Tensor], factor: float) -> None:
-    """Multiply in place: element = float64(value) x factor, rounded once to its dtype; each memory once."""
-    once = {_place(each): each for each in tensors if each.numel()}
-    direct, others = memory(list(once.values()))
-    threads = torch.get_num_threads()
-    for form, addresses in direct.addresses.items():
-        scale(kernel, form, addresses, direct.counts[form], factor, threads)
-    for tensor in others:
-        for piece in pieces(tensor):
-            _scale_copy(kernel, piece, factor, threads)
-    for tensor in once.values():
-        torch.autograd.graph.increment_version(tensor)
-
-
-def _place(tensor: Tensor) -> tuple[Any, ...]:
-    """What two tensors over the very same memory have in common."""
-    if is_one_region(tensor):
-        return (tensor.data_ptr(), tensor.numel(), tensor.dtype)
-    return (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
-
-
-def _scale_copy(kernel: Kernel, piece: Tensor, factor: float, threads: int) -> None:
-    copied = piece.to("cpu", copy=True, memory_format=torch.contiguous_format)
-    scale(kernel, format_of(copied), [copied.data_ptr()], [copied.numel()], factor, threads)
-    piece.copy_(copied)
+def _lie_apart(columns: Columns) -> bool:
+    """Whether each begins at or after the end of the one before it, by addresses; as a rule no more is asked."""
+    dtypes = set(columns.dtypes)
+    one = dtypes.pop() if len(dtypes) == 1 else None
+    sizes = one.itemsize if one else np.array([each.itemsize if each else 0 for each in columns.dtypes], np.int64)
+    starts = np.array(columns.addresses, np.int64)
+    order = starts.argsort(kind="stable")
+    ends = (starts + np.array(columns.counts, np.int64) * sizes)[order]
+    return bool((starts[order][1:] >= ends[:-1]).all())

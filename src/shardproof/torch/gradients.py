@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,24 +13,11 @@ from shardproof.layout import Interval
 from shardproof.sums.kernels import Format
 from shardproof.torch.naming import is_dtensor
 
-_FORMATS = {getattr(torch, form.value): form for form in Format if hasattr(torch, form.value)}
+FORMATS = {getattr(torch, form.value): form for form in Format if hasattr(torch, form.value)}
+"""The kernels' format of each dtype."""
 
 CHUNK = 1 << 16
 """Elements that are copied at a time where memory cannot be read in place: 512 KiB of float64."""
-
-
-@dataclass
-class Memory:
-    """Contiguous pieces of host memory, by format; `held` keeps the tensors behind the addresses alive."""
-
-    addresses: dict[Format, list[int]] = field(default_factory=dict)
-    counts: dict[Format, list[int]] = field(default_factory=dict)
-    held: list[Tensor] = field(default_factory=list)
-
-    def add(self, form: Format, address: int, count: int) -> None:
-        """Add a piece of `count` values at `address`."""
-        self.addresses.setdefault(form, []).append(address)
-        self.counts.setdefault(form, []).append(count)
 
 
 def local_values(gradient: Any) -> Tensor:
@@ -65,7 +51,7 @@ def local_values(gradient: Any) -> Tensor:
             "is an expanded view: several elements share one place in memory and cannot be scaled in place; call "
             "p.grad = p.grad.clone() before clipping"
         )
-    if values.dtype not in _FORMATS:
+    if values.dtype not in FORMATS:
         raise InvalidTypeError(f"has dtype {values.dtype}; expected a floating-point or complex dtype")
     return values
 
@@ -100,6 +86,13 @@ def is_one_region(values: Tensor) -> bool:
     return True
 
 
+def place(values: Tensor) -> tuple[Any, ...]:
+    """What two tensors over the very same memory have in common."""
+    if is_one_region(values):
+        return (values.data_ptr(), values.numel(), values.dtype)
+    return (values.device, values.data_ptr(), values.shape, values.stride(), values.dtype)
+
+
 def overlaps_itself(values: Tensor) -> bool:
     """Whether elements share a place in memory, as in an expanded tensor; it cannot be scaled in place then."""
     extent = 1
@@ -113,12 +106,12 @@ def overlaps_itself(values: Tensor) -> bool:
 
 def format_of_dtype(dtype: torch.dtype) -> Format | None:
     """The kernels' format of a dtype, of its real parts for a complex one; None where there is none."""
-    return _FORMATS.get(dtype.to_real() if dtype.is_complex else dtype)
+    return FORMATS.get(dtype.to_real() if dtype.is_complex else dtype)
 
 
 def format_of(values: Tensor) -> Format:
     """The kernels' format of a tensor's dtype."""
-    return _FORMATS[values.dtype]
+    return FORMATS[values.dtype]
 
 
 def pieces(values: Tensor) -> Iterator[Tensor]:

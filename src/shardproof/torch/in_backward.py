@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -12,6 +14,11 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 _stepped: Any = WeakTensorKeyDictionary()
 """Parameters whose last step was taken inside a backward pass -> the name of the optimizer that took it."""
+
+MARK = "_in_backward_optimizers"
+"""The attribute that `torch.distributed.optim._apply_optimizer_in_backward` gives to a parameter."""
+
+_ATTRIBUTES = attrgetter("__dict__")
 
 OUTSIDE = -1
 """What autograd answers when it is asked for the number of the running backward pass and there is none."""
@@ -40,13 +47,18 @@ def _note(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
             _stepped.pop(parameter, None)
 
 
+def any_stepped(tensors: Iterable[Tensor | None]) -> bool:
+    """Whether `stepped_in_backward` has to be asked of each of them; most runs have no such optimizer at all."""
+    return bool(_stepped) or any(MARK in attributes for attributes in map(_ATTRIBUTES, tensors))
+
+
 def stepped_in_backward(tensor: Tensor) -> str | None:
     """The name of the optimizer that steps this parameter inside backward; None when nothing says so.
 
     Certain signs only: the mark that `torch.distributed.optim._apply_optimizer_in_backward` leaves, or a step
     that was seen to run inside a backward pass since the first plan of this process was made.
     """
-    inside = tensor.__dict__.get("_in_backward_optimizers")
+    inside = tensor.__dict__.get(MARK)
     if inside:
         return type(inside[-1]).__name__
     return _stepped.get(tensor) if _stepped else None

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any
 from weakref import ref
 
@@ -15,17 +16,20 @@ from torch import Tensor
 from shardproof.errors import DisagreementError, InvalidValueError, ShardproofError
 from shardproof.layout import Mesh, Placement
 from shardproof.sums.kernels import Kernel, best_kernel, power_exponent, prepare
-from shardproof.torch import collecting, in_backward, optimizers, refusals
+from shardproof.torch import in_backward, optimizers, passes, refusals
 from shardproof.torch.buckets import Buckets, buckets
 from shardproof.torch.catalog import Catalog, catalog, unreadable
-from shardproof.torch.collecting import Held, Local, collect, looks, slice_weight
+from shardproof.torch.collecting import Local, collect
+from shardproof.torch.copies import checksums, copies_term
 from shardproof.torch.description import Description, describe
 from shardproof.torch.naming import Groups, Parameters, Placements
 from shardproof.torch.norms import Found, not_finite, of_largest, of_powers, of_sums
 from shardproof.torch.packet import Packet, decode, encode, widen, width
 from shardproof.torch.partials import reduce_together
+from shardproof.torch.passes import Chosen, chosen
 from shardproof.torch.reading import Place, Read, Said, read
 from shardproof.torch.request import Request, request
+from shardproof.torch.roster import Held, Roster, looks, slice_weight
 from shardproof.torch.source import Source
 from shardproof.torch.world import MeshLike, World, add_up, default_group, gather, largest, world
 
@@ -118,13 +122,13 @@ class ClipPlan:
         in_backward.watch()
         self._source = Source(parameters)
         self._mesh, self._said = mesh, self._source.without_tensors(said)
-        self._gradient_of: Callable[[Tensor], Any] = _gradient
+        self._gradient_of: Callable[[Any], Any] = _GRADIENT
         self._here: World = world(mesh, group)
         self._default = default_group()
         self._kernel: Kernel = best_kernel()
         self._catalog: Catalog | None = None
         self._buckets = Buckets({}, {}, 0)
-        self._held: tuple[Held, ...] = ()
+        self._roster = Roster((), 0, 0)
         for form in self._source.formats():
             prepare(self._kernel, form)
 
@@ -227,12 +231,12 @@ class ClipPlan:
     def _scale(self, found: Found, local: Local) -> None:
         for group, norm in found.groups.items():
             if norm.factor != 1.0:
-                collecting.scale_all(self._kernel, self._values_of(local, group), norm.factor)
+                passes.scale_all(self._kernel, self._values_of(local, group), norm.factor)
 
-    def _values_of(self, local: Local, group: str) -> list[Tensor]:
+    def _values_of(self, local: Local, group: str) -> Chosen:
         numbers = set(self._buckets.groups[group])
-        pairs = zip(self._held, local.values, strict=True)
-        return [values for each, values in pairs if values is not None and each.bucket in numbers]
+        pairs = enumerate(zip(self._held, local.values, strict=True))
+        return chosen(local, [at for at, (each, values) in pairs if values is not None and each.bucket in numbers])
 
     def _answer(self, found: Found, local: Local) -> Any:
         device = next((each.device for each in local.values if each is not None), None)
@@ -263,7 +267,7 @@ class ClipPlan:
 
         Which path is taken follows from the summed packet, which is the same on every rank.
         """
-        owners: dict[int, bool] = {}
+        owners: list[bool] = []
         reduced = False
         for _ in range(REBUILDS + 3):
             local = self._collect(reduced=reduced)
@@ -271,7 +275,7 @@ class ClipPlan:
             summed = self._exchange(self._contribute(local, asked, owners, only_flags=reducing))
             if summed.stale:
                 self._build()
-                owners = {}
+                owners = []
             elif summed.refused:
                 refusals.refuse(self._here, wrong, local.problems)
             elif asked is None or not summed.agreed(self._here.size):
@@ -280,7 +284,7 @@ class ClipPlan:
                 self._reduce()
                 reduced = True
             elif summed.copies:
-                refusals.unequal_copies(self._here, self._held, collecting.checksums(self._held, local))
+                refusals.unequal_copies(self._here, self._held, checksums(self._held, local.values))
             elif summed.presence:
                 owners = self._reassign(local)
             else:
@@ -289,6 +293,10 @@ class ClipPlan:
             f"The plan was rebuilt {REBUILDS} times and still does not fit: parameters keep changing between the "
             "parts of one call. Do not add, remove or replace parameters while clipping."
         )
+
+    @property
+    def _held(self) -> tuple[Held, ...]:
+        return self._roster.held
 
     @property
     def _digest(self) -> str:
@@ -301,9 +309,10 @@ class ClipPlan:
         return any(kind == Placement.PARTIAL.value for line in lines for _, _, kind in line.axes)
 
     def _collect(self, *, reduced: bool) -> Local:
-        if self._catalog is None or not self._source.lists([each.ref() for each in self._held]):
+        tensors = self._roster.tensors()
+        if self._catalog is None or not self._source.lists(tensors):
             return Local(stale=True)
-        return collect(self._held, self._gradient_of, reduced=reduced)
+        return collect(self._roster, tensors, self._gradient_of, reduced=reduced)
 
     def _reduce(self) -> None:
         members = [(each.ref(), each.read.partial) for each in self._held if each.read.partial]
@@ -312,29 +321,16 @@ class ClipPlan:
             self._here, [tensor for tensor, _ in pairs], [partial for _, partial in pairs], self._gradient_of
         )
 
-    def _owned(self, local: Local, owners: Mapping[int, bool]) -> list[list[Tensor]]:
-        """The values that this rank counts, by bucket."""
-        found: list[list[Tensor]] = [[] for _ in range(self._buckets.count)]
-        for index, (each, values) in enumerate(zip(self._held, local.values, strict=True)):
-            if values is not None and owners.get(index, self._counts(local, index)):
-                found[each.bucket].append(values)
-        return found
+    def _chosen(self, local: Local, owners: Sequence[bool]) -> tuple[list[Chosen], Chosen]:
+        """The values that this rank counts, by bucket, and those that another one counts: here only looked at."""
+        if owners:
+            owned, copies = self._roster.split(bytes(each is not None for each in local.values), owners)
+        else:
+            selection = self._roster.select(local.values)
+            owned, copies = selection.owned, selection.copies
+        return [chosen(local, each) for each in owned], chosen(local, copies)
 
-    def _counts(self, local: Local, index: int) -> bool:
-        return local.counts[index] and self._held[index].share.owner == self._here.rank
-
-    def _copies(self, local: Local, owners: Mapping[int, bool]) -> list[Tensor]:
-        """The values that another rank counts; this one only looks whether they are finite."""
-        pairs = enumerate(zip(self._held, local.values, strict=True))
-        return [
-            values
-            for index, (_, values) in pairs
-            if values is not None and not owners.get(index, self._counts(local, index))
-        ]
-
-    def _contribute(
-        self, local: Local, asked: Request | None, owners: Mapping[int, bool], *, only_flags: bool
-    ) -> Packet:
+    def _contribute(self, local: Local, asked: Request | None, owners: Sequence[bool], *, only_flags: bool) -> Packet:
         if local.stale:
             return self._packet(asked, stale=1)
         if asked is None or local.problems:
@@ -342,16 +338,17 @@ class ClipPlan:
         if only_flags:
             return self._packet(asked)
         order = 1 if asked.order == 1 else 2
-        tallies = [collecting.add_up(self._kernel, values, order) for values in self._owned(local, owners)]
-        looked = collecting.add_up(self._kernel, self._copies(local, owners), order)
+        owned, others = self._chosen(local, owners)
+        tallies = [passes.add_up(self._kernel, values, order) for values in owned]
+        looked = passes.add_up(self._kernel, others, order)
         nans = looked.nans + sum(tally.nans for tally in tallies)
         infs = looked.infs + sum(tally.infs for tally in tallies)
         copies = 0
         if self._said.check_copies:
-            copies = collecting.copies_term(self._held, collecting.checksums(self._held, local))
+            copies = copies_term(self._held, checksums(self._held, local.values))
         return replace(
             self._packet(asked),
-            presence=0 if owners else collecting.presence(self._held, local, self._here.rank),
+            presence=0 if owners else self._roster.select(local.values).presence,
             copies=copies,
             nans=nans,
             infs=infs,
@@ -367,19 +364,19 @@ class ClipPlan:
         summed = decode(add_up(self._here, encode(packet, self._here.size, width(self._here.group))), self._here.size)
         return replace(summed, sums=summed.sums[: self._buckets.count])
 
-    def _conclude(self, asked: Request, summed: Packet, local: Local, owners: Mapping[int, bool]) -> Found:
+    def _conclude(self, asked: Request, summed: Packet, local: Local, owners: Sequence[bool]) -> Found:
         if summed.nans or summed.infs:
             if asked.error_if_nonfinite:
                 refusals.raise_nonfinite(self._here, asked, summed, self._held, local)
             return not_finite(self._buckets, math.nan if summed.nans else math.inf)
         if asked.order in (1, 2):
             return of_sums(summed.sums, self._buckets, asked)
-        owned = self._owned(local, owners)
-        tops = largest(self._here, [collecting.largest_magnitude(self._kernel, values) for values in owned])
+        owned, _ = self._chosen(local, owners)
+        tops = largest(self._here, [passes.largest_magnitude(self._kernel, values) for values in owned])
         if asked.order == math.inf:
             return of_largest(tops, self._buckets, asked)
         exponent = power_exponent(asked.order, max(tops, default=0.0))
-        totals = [collecting.add_up_powers(self._kernel, values, asked.order, exponent).total for values in owned]
+        totals = [passes.add_up_powers(self._kernel, values, asked.order, exponent).total for values in owned]
         summed = self._exchange(replace(self._packet(asked), sums=tuple(totals)))
         return of_powers(summed.sums, exponent, self._buckets, asked)
 
@@ -399,7 +396,7 @@ class ClipPlan:
         found = catalog(self._here, self._mesh, reads)
         self._buckets = buckets(found.lines.values(), said.groups or (), per_parameter=said.per_parameter_norms)
         widen(self._here.group, self._buckets.count)
-        self._held = tuple(
+        held = tuple(
             Held(
                 ref(tensor),
                 each,
@@ -411,22 +408,23 @@ class ClipPlan:
             )
             for (_, tensor), each, part in zip(listed, found.reads, found.shares, strict=True)
         )
+        self._roster = Roster(held, rank, self._buckets.count)
         self._catalog = found
 
-    def _reassign(self, local: Local) -> dict[int, bool]:
+    def _reassign(self, local: Local) -> list[bool]:
         """Some copies of a slice have a gradient and others none: the first rank that has one counts it."""
-        present = {each.weight for each, counts in zip(self._held, local.counts, strict=True) if counts}
+        counts = self._roster.select(local.values).counts
+        present = {each.weight for each, count in zip(self._held, counts, strict=True) if count}
         absent = {each.weight for each in self._held} - present
         told = dict(zip(self._here.ranks, gather(self._here, absent), strict=True))
-        owners = {}
-        for index, each in enumerate(self._held):
+        owners = []
+        for each, count in zip(self._held, counts, strict=True):
             having = [rank for rank in each.share.copies if each.weight not in told[rank]]
-            owners[index] = local.counts[index] and having[:1] == [self._here.rank]
+            owners.append(count and having[:1] == [self._here.rank])
         return owners
 
 
-def _gradient(tensor: Tensor) -> Any:
-    return tensor.grad
+_GRADIENT = attrgetter("grad")
 
 
 def _itself(tensor: Tensor) -> Any:

@@ -17,9 +17,10 @@ from shardproof.errors import (
     ShardproofError,
     UnequalCopiesError,
 )
-from shardproof.torch.collecting import Held, Local
+from shardproof.torch.collecting import Local
 from shardproof.torch.packet import Packet
 from shardproof.torch.request import Request
+from shardproof.torch.roster import Held
 from shardproof.torch.world import World, gather
 
 SHOWN = 8

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import repeat
+from operator import is_not
 from weakref import ReferenceType, ref
 
 from torch import Tensor, nn
@@ -73,9 +76,12 @@ class Source:
             return self._module() is not None
         return all(each() is not None for _, each in self._listed)
 
-    def lists(self, held: list[Tensor | None]) -> bool:
-        """Whether these are, one by one, the tensors that live now."""
+    def lists(self, held: Sequence[Tensor | None]) -> bool:
+        """Whether these, found here when the plan was built, are still, one by one, the tensors that live now."""
         if self._error is not None:
             return False
+        if self._module is None:
+            # They came from this list, which never changes; it only can lose tensors.
+            return all(map(is_not, held, repeat(None)))
         listed = self.tensors().tensors
         return len(listed) == len(held) and all(tensor is each for (_, tensor), each in zip(listed, held, strict=True))
