@@ -1,5 +1,6 @@
 """What the audit's tests share: observing one subject under one layout and grading it without a folder."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,6 @@ def stored(cell, *, status="ran", note=None, ranks=(), plan_sha256="0" * 64):
 
 def observed_right(plan, cell_id, plan_sha256="0" * 64):
     """An observation in which every rank returned the right norm and scaled exactly."""
-    from shardproof.audit.clauses import expected
-
     cell = next(cell for cell in plan.cells if cell.id == cell_id)
     layout = next(layout for layout in plan.layouts if layout.name == cell.layout)
     ranks = []
@@ -65,14 +64,30 @@ def observed_right(plan, cell_id, plan_sha256="0" * 64):
         pieces = [piece for piece in layout.pieces if piece.rank == rank]
         calls = []
         for fixture in layout.fixtures:
-            want = expected(layout, fixture)
             before = [tuple(fixture.gradients[each.tensor][index] for index in each.indices) for each in pieces]
-            slices = tuple(
-                Slice(before=row, after=tuple(value * want.factor for value in row), kind="Tensor", same_object=True)
-                for row in before
-            )
-            returned = Returned(type="float", number=want.norm)
-            calls.append(Call(fixture=fixture.name, outcome="returned", stage="done", returned=returned, slices=slices))
+            calls.append(right_call(layout, fixture, before))
         seen = tuple(Piece(entry=p.entry, tensor=p.tensor, kind="Parameter", indices=p.indices) for p in pieces)
         ranks.append(RankObservation(rank=rank, stage="waiting for a call", pieces=seen, calls=tuple(calls)))
     return stored(cell_id, ranks=tuple(ranks), plan_sha256=plan_sha256)
+
+
+def right_call(layout, fixture, before):
+    """What a perfect clip does: it refuses a limit that is none, and leaves gradients that are not finite alone."""
+    from shardproof.audit.clauses import expected
+
+    if not fixture.limit >= 0:
+        slices = tuple(Slice(before=row, after=row, kind="Tensor", same_object=True) for row in before)
+        error = f"ValueError: limit {fixture.limit}"
+        return Call(fixture=fixture.name, outcome="raised", stage="in the call", error=error, slices=slices)
+    values = [value for row in fixture.gradients.values() for value in row]
+    if all(map(math.isfinite, values)):
+        want = expected(layout, fixture)
+        norm, factor = want.norm, want.factor
+    else:
+        norm, factor = (math.nan if any(map(math.isnan, values)) else math.inf), 1.0
+    slices = tuple(
+        Slice(before=row, after=tuple(value * factor for value in row), kind="Tensor", same_object=True)
+        for row in before
+    )
+    returned = Returned(type="float", number=norm)
+    return Call(fixture=fixture.name, outcome="returned", stage="done", returned=returned, slices=slices)

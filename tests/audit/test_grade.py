@@ -4,6 +4,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from shardproof.audit.checks import core
 from shardproof.audit.clauses import expected
 from shardproof.audit.grade import grade
 from shardproof.errors import InvalidValueError
@@ -234,7 +235,7 @@ def test_a_cell_that_differs_on_repeat_is_flaky_and_never_passed(plan, right_cel
 
 def test_tolerances_admit_torchs_epsilon_and_rounding_and_little_more(plan):
     for layout in plan.layouts:
-        for fixture in layout.fixtures:
+        for fixture in core(layout):
             want = expected(layout, fixture)
             assert 1e-6 < want.norm_tolerance < 3e-6
             assert want.norm_tolerance < want.element_tolerance < 5e-6

@@ -1,6 +1,6 @@
 """The layouts, defined once: the audit runs them, and the library's tests use them too.
 
-A description (`describe`, and the files that hold layouts) needs no framework; `build` makes the real objects on a rank.
+A description (`describe`, and the files that hold layouts) needs no framework; `build` makes the real objects.
 """
 
 from collections.abc import Sequence

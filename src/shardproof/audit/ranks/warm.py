@@ -2,6 +2,8 @@
 
 import importlib
 
+from shardproof.sums.kernels import best_kernel
+
 for _module in (
     "torch._dynamo",  # DistributedDataParallel and DTensor import it when they are first used, for half a second
     "torch.distributed.fsdp",
@@ -10,5 +12,9 @@ for _module in (
     "torch.nn.parallel",
     "shardproof.audit.control",
     "shardproof.audit.ranks.worker",
+    "shardproof.torch",
 ):
     importlib.import_module(_module)
+
+# Imports numba where it is installed, half a second that each rank would need; nothing is compiled, no thread runs.
+best_kernel()
