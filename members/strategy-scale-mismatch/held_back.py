@@ -9,7 +9,7 @@ def run_of(*ranks, averages, **more):
 
 
 def checks(n):
-    m = 1 + n % 19
+    m = 1 + n % 31
     world = 2 + n % 4
     spread = [[([9 * m * (k + 1), 12 * m * (k + 1)], 3 * (k + 1))] for k in range(world)]
     four = [[([6 * m * k, 8 * m * k], 2 * k)] for k in (1, 4, 2, 3)]
