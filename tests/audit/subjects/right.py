@@ -20,17 +20,18 @@ def of_model(params, max_norm, ctx):
 
 
 def by_hand(params, max_norm, ctx):
-    """An all-reduce of squares in which one rank of each line counts a copy."""
+    """An all-reduce of squares; of copies, one rank of each line counts, and of tied names the first."""
+    again = {name for names in ctx.tied for name in names[1:]}
     square = torch.zeros((), dtype=torch.float64)
-    for parameter, placement in zip(params, ctx.placements, strict=True):
+    for name, parameter, placement in zip(ctx.names, params, ctx.placements, strict=True):
         counts = all(kind != "replicate" or ctx.mesh.get_local_rank(axis) == 0 for axis, kind in placement.items())
-        square += counts * local(parameter.grad).double().square().sum()
+        if counts and name not in again and parameter.grad is not None:
+            square += without_padding(ctx, name, local(parameter.grad)).double().square().sum()
     if ctx.world_size > 1:
         dist.all_reduce(square)
     norm = square.sqrt()
     if norm > max_norm:
-        for parameter in params:
-            local(parameter.grad).mul_(max_norm / norm)
+        scaled(params, max_norm / norm)
     return norm
 
 
@@ -38,8 +39,7 @@ def with_epsilon(params, max_norm, ctx):
     """torch's own formula: an epsilon beside the norm, and a multiplication under the limit too."""
     norm = by_hand(params, float("inf"), ctx)
     factor = min(1.0, max_norm / (float(norm) + 1e-6))
-    for parameter in params:
-        local(parameter.grad).mul_(factor)
+    scaled(params, factor)
     return norm.to(torch.float32)
 
 
@@ -69,3 +69,14 @@ def forks(params, max_norm, ctx):
 
 def local(tensor):
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def without_padding(ctx, name, gradient):
+    start, stop, _ = ctx.owned.get(name, (0, gradient.numel(), 0))
+    return gradient.flatten()[: stop - start]
+
+
+def scaled(params, factor):
+    for parameter in params:
+        if parameter.grad is not None:
+            local(parameter.grad).mul_(factor)
