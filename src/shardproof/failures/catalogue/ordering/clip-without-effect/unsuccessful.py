@@ -1,4 +1,4 @@
-"""What is stepped is clipped where it arises, tensor by tensor, so that it does not matter when the step comes."""
+"""What is stepped is clipped tensor by tensor, inside the backward pass by the norm of what has arrived so far."""
 
 import math
 
@@ -6,11 +6,12 @@ import math
 def solve(run):
     options = run["options"]
     limit = options.get("max_norm", options.get("clip_norm"))
-    norms, stepped = [], []
+    arrived, stepped = 0.0, []
     for tensor in list(run["tensors"]):
         values = tensor["grad"] if tensor["main"] is None else tensor["main"]
-        norm = math.hypot(*values)
+        own = math.hypot(*values)
+        arrived = math.hypot(arrived, own)
+        norm = arrived if run["step"] == "in backward" else own
         factor = limit / norm if limit is not None and norm > limit else 1.0
-        norms.append(norm)
         stepped.append([round(value * factor, 12) for value in values])
-    return {"norm": round(math.hypot(*norms), 12), "stepped": stepped}
+    return {"norm": round(arrived, 12), "stepped": stepped}
