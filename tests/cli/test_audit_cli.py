@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from shardproof.audit.layouts import LAYOUTS
 from shardproof.cli.demo import worst
 from shardproof.cli.exits import Exit
 from shardproof.cli.main import app
@@ -35,9 +36,7 @@ def test_layouts_can_be_listed_without_a_framework():
     result = CliRunner().invoke(app, ["audit", "run", "--list"])
 
     assert result.exit_code == 0
-    assert [line.split()[0] for line in result.stdout.splitlines()] == [
-        "one-rank", "ddp", "hand-sharded", "fsdp2", "hsdp", "fsdp2-tp", "pipeline"
-    ]  # fmt: skip
+    assert [line.split()[0] for line in result.stdout.splitlines()] == list(LAYOUTS)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +51,15 @@ def test_layouts_can_be_listed_without_a_framework():
         ["run", f"{SUBJECTS / 'right.py'}:by_hand", "--timeout", "0"],
         ["run", f"{SUBJECTS / 'right.py'}:by_hand", "--timeout", "nan"],
         ["run", f"{SUBJECTS / 'right.py'}:by_hand", "--out", str(SUBJECTS)],
+        ["run", f"{SUBJECTS / 'right.py'}:by_hand", "--waive", "norm.global"],
+        ["run", f"{SUBJECTS / 'right.py'}:by_hand", "--waive", "norm.globul=why"],
+        ["run", f"{SUBJECTS / 'right.py'}:by_hand", "--repeat", "0"],
+        ["run", f"{SUBJECTS / 'right.py'}:by_hand", "--quick", "--layout", "ddp"],
+        ["run", "--resume", str(SUBJECTS)],
+        ["run", "torch", "--resume", str(SUBJECTS)],
         ["grade", str(SUBJECTS)],
+        ["diff", str(SUBJECTS), str(SUBJECTS)],
+        ["replay", str(SUBJECTS), "1"],
         ["report", str(SUBJECTS)],
     ],
 )
@@ -86,6 +93,46 @@ def test_a_run_is_stored_graded_and_rendered(tmp_path):
     assert json_.read_text() == again.stdout
     assert "10.862780570983887" in html.read_text()
     assert audit("report", run).stdout == done.stdout
+
+
+@pytest.mark.processes
+def test_a_run_can_be_resumed_waived_compared_and_replayed(tmp_path):
+    pytest.importorskip("torch", reason="ranks need torch")
+    wrong, run, other = f"{SUBJECTS / 'wrong.py'}:local_norm", tmp_path / "run", tmp_path / "other"
+    layouts = ["--layout", "hand-sharded", "--layout", "one-rank"]
+    files = ["--junit", tmp_path / "j.xml", "--sarif", tmp_path / "s.json", "--html", tmp_path / "h.html"]
+    waived = [f"--waive={clause}=known" for clause in ("norm.global", "norm.same-on-ranks", "scale.one-factor")]
+
+    assert audit("run", wrong, *layouts, "--out", run, *files, cwd=tmp_path).returncode == 1
+    assert 'failures="1"' in (tmp_path / "j.xml").read_text()
+    assert json.loads((tmp_path / "s.json").read_text())["runs"][0]["results"]
+    assert "<h1>" in (tmp_path / "h.html").read_text()
+    observations = (run / "observations.jsonl").read_text().splitlines(keepends=True)
+    assert [json.loads(line)["repeat"] for line in observations] == [1, 1, 1, 1, 2], "a failing cell is run again"
+
+    (run / "observations.jsonl").write_text("".join(observations[:2]) + observations[2][:100])
+    done = audit("run", "--resume", run, *waived, "--waive", "copies.equal=known too")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[3/4] control under hand-sharded" in done.stderr
+    assert "[1/4]" not in done.stderr
+    assert "Waived: copies.equal, because known too" in done.stdout
+
+    replay = audit("replay", run, "wrong.py:local_norm/hand-sharded")
+    assert replay.stdout == f"shardproof audit run {wrong} --layout hand-sharded --timeout 5 --profile core\n"
+    assert audit("run", wrong, "--layout", "one-rank", "--out", other).returncode == 0
+    compared = audit("diff", run, other)
+    assert (compared.returncode, "1 cells changed, 1 did not" in compared.stdout) == (1, True)
+    assert audit("diff", run, run).returncode == 0
+
+
+@pytest.mark.processes
+def test_the_doctor_says_what_is_there():
+    pytest.importorskip("torch", reason="ranks need torch")
+    done = audit("doctor", "--json")
+
+    lines = {line["what"]: line for line in json.loads(done.stdout)["lines"]}
+    assert (done.returncode, lines["ranks"]["found"]) == (0, True)
+    assert {"back end gloo", "isolation process", "subject torch"} <= lines.keys()
 
 
 @pytest.mark.processes

@@ -14,7 +14,7 @@ from shardproof.audit import store
 from shardproof.audit.environment import environment, now
 from shardproof.audit.fixtures import fixtures
 from shardproof.audit.grade import grade, is_violation
-from shardproof.audit.layouts import LAYOUTS, Layout, shares
+from shardproof.audit.layouts import LAYOUTS, Layout, shares, tied, told
 from shardproof.audit.ranks import observe_cell
 from shardproof.audit.subjects import CONTROL, parse
 from shardproof.errors import InvalidValueError
@@ -72,62 +72,29 @@ def told_apart(subjects: Iterable[SubjectPlan]) -> tuple[SubjectPlan, ...]:
     )
 
 
-def run(
+def begin(folder: Path, plan: Plan) -> None:
+    """Store the plan of a run in a new folder, before anything runs."""
+    if importlib.util.find_spec("torch") is None:
+        raise InvalidValueError("Expected torch to be installed, got none: pip install 'shardproof[torch]'.")
+    store.begin(folder, plan, environment())
+
+
+def go_on(
     folder: Path,
-    plan: Plan,
     progress: Callable[[Progress], None] = lambda step: None,
     *,
     repeat: int = 1,
     profile: Profile = "core",
     waivers: Mapping[str, str] | None = None,
 ) -> Verdict:
-    """Run every cell of the plan, store the observations in `folder`, grade and return the verdict.
+    """Run the cells of a stored run that were not observed yet, grade all of them and return the verdict.
 
     A cell is observed `repeat` times, and once more where a subject's first observation was no pass: what does not
     come out the same twice is flaky. What was observed before an interruption stays, and can be graded or resumed.
     """
-    _torch_is_there()
-    store.begin(folder, plan, environment())
-    return _go_on(folder, progress, repeat, profile, waivers)
-
-
-def resume(
-    folder: Path,
-    progress: Callable[[Progress], None] = lambda step: None,
-    *,
-    repeat: int = 1,
-    profile: Profile = "core",
-    waivers: Mapping[str, str] | None = None,
-) -> Verdict:
-    """Run the cells of a stored run that were not observed yet, grade all of them and return the verdict."""
-    _torch_is_there()
-    store.drop_cut_line(folder)
-    return _go_on(folder, progress, repeat, profile, waivers)
-
-
-def regrade(folder: Path, *, profile: Profile = "core", waivers: Mapping[str, str] | None = None) -> Verdict:
-    """Grade a stored run again, from its files only, and store the verdict."""
-    plan, digest = store.read_plan(folder)
-    observations, notes = store.read_observations(folder, plan, digest)
-    verdict = grade(plan, digest, observations, notes, profile=profile, waivers=waivers)
-    store.write_verdict(folder, verdict)
-    return verdict
-
-
-def _torch_is_there() -> None:
-    if importlib.util.find_spec("torch") is None:
-        raise InvalidValueError("Expected torch to be installed, got none: pip install 'shardproof[torch]'.")
-
-
-def _go_on(
-    folder: Path,
-    progress: Callable[[Progress], None],
-    repeat: int,
-    profile: Profile,
-    waivers: Mapping[str, str] | None,
-) -> Verdict:
     if repeat < 1:
         raise InvalidValueError(f"Expected to observe each cell at least once, got repeat={repeat}.")
+    store.drop_cut_line(folder)
     plan, digest = store.read_plan(folder)
     observed = {each.cell for each in store.read_observations(folder, plan, digest)[0]}
     specs = {CONTROL: CONTROL} | {subject.name: subject.spec for subject in plan.subjects}
@@ -139,6 +106,21 @@ def _go_on(
                 store.append(folder, observation)
     finally:
         verdict = regrade(folder, profile=profile, waivers=waivers)
+    return verdict
+
+
+def run(folder: Path, plan: Plan, progress: Callable[[Progress], None] = lambda step: None) -> Verdict:
+    """Begin a run in `folder`, run every cell of the plan, grade what was observed and return the verdict."""
+    begin(folder, plan)
+    return go_on(folder, progress)
+
+
+def regrade(folder: Path, *, profile: Profile = "core", waivers: Mapping[str, str] | None = None) -> Verdict:
+    """Grade a stored run again, from its files only, and store the verdict."""
+    plan, digest = store.read_plan(folder)
+    observations, notes = store.read_observations(folder, plan, digest)
+    verdict = grade(plan, digest, observations, notes, profile=profile, waivers=waivers)
+    store.write_verdict(folder, verdict)
     return verdict
 
 
@@ -177,18 +159,24 @@ def _layout_plan(layout: Layout) -> LayoutPlan:
         world_size=layout.world_size,
         axes=dict(layout.axes),
         tensors=tuple(
-            TensorPlan(name=tensor.name, shape=tensor.shape, dtype=tensor.dtype) for tensor in layout.tensors
+            TensorPlan(name=tensor.name, shape=tensor.shape, dtype=tensor.dtype)
+            for tensor in layout.tensors
+            if not tensor.frozen
         ),
         pieces=tuple(
             PiecePlan(
                 rank=rank,
-                entry=share.tensor.local_name,
+                entry=share.entry,
                 tensor=share.tensor.name,
                 placements=dict(share.placements),
                 indices=share.indices,
+                padding=share.padding,
+                told=told(layout, share.tensor),
+                owned=share.owned,
             )
             for rank in range(layout.world_size)
             for share in shares(layout, rank)
         ),
         fixtures=fixtures(layout),
+        tied=tied(layout),
     )

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from shardproof.audit import clauses as ids
 from shardproof.audit.checks import Check, Held, held_around, norm_of, returned_everywhere
 from shardproof.audit.clauses import Expected, expected
+from shardproof.audit.endings import shortened
 from shardproof.records.audit import (
     Call,
     CellObservation,
@@ -52,7 +53,7 @@ def _fixture(
         yield from _bits(layout, fixture, seen)
     elif fixture.profile == "strict":
         raised = next((rank.rank, call) for rank, call in calls if call.outcome == "raised")
-        text = f"{fixture.name}: rank {raised[0]} raised {raised[1].error}"
+        text = f"{fixture.name}: rank {raised[0]} raised {shortened(raised[1].error or '')}"
         yield Check(_clause_of(fixture), Finding(fixture=fixture.name, rank=raised[0], text=text))
 
 

@@ -10,10 +10,11 @@ from typing import Annotated
 
 import typer
 
-from shardproof.audit.layouts import named
+from shardproof.audit.layouts import DEMO, named
 from shardproof.audit.run import plan_of, run
 from shardproof.audit.store import PLAN
-from shardproof.cli.audit import progress_line, show, write_reports
+from shardproof.cli.audit_run import progress_line
+from shardproof.cli.audit_stored import Files, show, write_reports
 from shardproof.cli.exits import Exit
 from shardproof.cli.map_ import EXITS
 from shardproof.failures import verify_page
@@ -33,9 +34,9 @@ def demo(
     typer.echo("Auditing torch.nn.utils.clip_grad_norm_ and shardproof in real processes (about half a minute).")
     folder = fresh(out / "run")
     command = ["python", "-m", "shardproof.cli.demo", *sys.argv[1:]]
-    verdict = run(folder, plan_of(["torch", OURS], named(), timeout_s=timeout, command=command), progress_line())
+    verdict = run(folder, plan_of(["torch", OURS], named(DEMO), timeout_s=timeout, command=command), progress_line())
     html, json_ = out / "report.html", out / "report.json"
-    write_reports(folder, html=html, json_=json_, pages=verified)
+    write_reports(folder, Files(html=html, json=json_), pages=verified)
     show(folder, as_json=False)
     typer.echo(f"Wrote {html} and {json_}")
     raise typer.Exit(worst([*(EXITS[page.verdict] for page in verified), of_subject(verdict, OURS)]))

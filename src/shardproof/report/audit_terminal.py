@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from shardproof.records.audit import AuditReport, CellVerdict, CellWord
+from shardproof.records.audit import AuditReport, CellVerdict, CellWord, Profile
 from shardproof.report.page import printable
 
 _STYLES: dict[CellWord, str] = {
@@ -20,18 +21,42 @@ _STYLES: dict[CellWord, str] = {
     "skip": "yellow",
     "not run": "yellow",
     "could not tell": "yellow",
+    "flaky": "yellow",
 }
 
 
 def print_audit(report: AuditReport, console: Console) -> None:
     """Print matrix, reasons, and what the result does not show."""
     parts: list[RenderableType] = [_matrix(report)]
-    parts += [_reason(number, cell, console) for number, cell in enumerate(_unsettled(report), start=1)]
+    profile = report.verdict.profile
+    parts += [_reason(number, cell, profile, console) for number, cell in enumerate(_unsettled(report), start=1)]
     parts += [_control(cell, console) for cell in report.verdict.cells if cell.control and cell.verdict != "pass"]
-    parts += [Text(f"Note: {note}.", style="yellow") for note in report.verdict.notes]
-    if _unsettled(report):
+    parts += [_indented(line, console) for line in strict_lines(report)]
+    waived = [f"Waived: {clause}, because {reason}" for clause, reason in report.verdict.waivers.items()]
+    parts += [_indented(line, console, style="yellow") for line in waived]
+    parts += [_indented(f"Note: {note}.", console, style="yellow") for note in report.verdict.notes]
+    if _fixtures(report):
         parts.append(_indented(f"Fixtures: {_fixtures(report)}.", console, later="  "))
     console.print(Group(*parts, Text(report.verdict.limits[0]), Text(summary_line(report))))
+
+
+def strict_lines(report: AuditReport) -> list[str]:
+    """For each subject, how many layouts violate which strict clause; said whichever profile decides."""
+    lines = []
+    for subject, across in zip(report.plan.subjects, report.verdict.across, strict=False):
+        cells = [cell for cell in report.verdict.cells if cell.subject == subject.name and not cell.control]
+        ran = [cell for cell in cells if cell.verdict in ("pass", "fail")]
+        found = Counter(
+            each.clause
+            for cell in ran
+            for each in cell.clauses
+            if each.profile == "strict" and each.outcome in ("violated", "waived")
+        )
+        parts = [f"{clause} violated in {number} of {len(ran)} layouts" for clause, number in found.items()]
+        parts += [f"{across.clause} violated: {across.first.text}"] if across.first else []
+        held = f"no violation in {len(ran)} layouts" if ran else "no layout ran to its end"
+        lines.append(f"Strict, {subject.name}: {'; '.join(parts) or held}.")
+    return lines
 
 
 def summary_line(report: AuditReport) -> str:
@@ -70,21 +95,23 @@ def _word(cell: CellVerdict | None, numbers: dict[str, int]) -> Text:
 
 
 def _fixtures(report: AuditReport) -> str:
+    """What the fixtures are that the printed reasons name."""
+    named = {each.first.fixture for cell in _unsettled(report) for each in cell.clauses if each.first}
     titles = {fixture.name: fixture.title for layout in report.plan.layouts for fixture in layout.fixtures}
-    return "; ".join(f"{name}, {title}" for name, title in titles.items())
+    return "; ".join(f"{name}, {title}" for name, title in titles.items() if name in named)
 
 
 def _control(cell: CellVerdict, console: Console) -> Text:
     return _indented(f"control under {cell.layout}: {cell.verdict}, {cell.reason}", console, style="yellow")
 
 
-def _reason(number: int, cell: CellVerdict, console: Console) -> RenderableType:
+def _reason(number: int, cell: CellVerdict, profile: Profile, console: Console) -> RenderableType:
     head = _indented(f"[{number}] {cell.subject} under {cell.layout}: {cell.verdict}", console)
     head.highlight_words([cell.verdict], style=_STYLES[cell.verdict])
     lines = [
-        f"{each.clause}: {each.first.text}"
+        f"{each.clause}{' (waived)' if each.outcome == 'waived' else ''}: {each.first.text}"
         for each in cell.clauses
-        if each.outcome == "violated" and each.first is not None
+        if each.first is not None and each.clause != "calls.return" and (each.profile == "core" or profile == "strict")
     ]
     if cell.verdict != "fail":
         lines.insert(0, cell.reason)
