@@ -3,8 +3,9 @@
 from shardproof.failures.clipping import clipped, turned
 
 
-def check(label, groups, limit, square):
-    return label, (groups, limit), [clipped(group, limit, square) for group in groups]
+def check(label, values, limit, square):
+    groups = {f"group {number}": each for number, each in enumerate(values)}
+    return label, (groups, limit), {name: clipped(each, limit, square) for name, each in groups.items()}
 
 
 def checks(n):

@@ -3,10 +3,11 @@
 import math
 
 
+def clip(values, limit):
+    norm = math.hypot(*values)
+    factor = limit / norm if norm > limit else 1
+    return [round(value * factor, 12) for value in values]
+
+
 def solve(groups, limit):
-    clipped = []
-    for group in groups:
-        norm = math.hypot(*group)
-        factor = limit / norm if norm > limit else 1
-        clipped.append([round(value * factor, 12) for value in group])
-    return clipped
+    return {name: clip(values, limit) for name, values in groups.items()}

@@ -5,9 +5,9 @@ import math
 
 def solve(groups, limit):
     share = limit / math.sqrt(len(groups)) if groups else limit
-    clipped = []
-    for group in groups:
-        norm = math.hypot(*group)
+    clipped = {}
+    for name, values in groups.items():
+        norm = math.hypot(*values)
         factor = min(1, share / norm) if norm else 1
-        clipped.append([round(value * factor, 12) for value in group])
+        clipped[name] = [round(value * factor, 12) for value in values]
     return clipped
