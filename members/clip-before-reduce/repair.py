@@ -4,15 +4,14 @@ import math
 
 
 def solve(run):
-    total = [0] * len(run["ranks"][0][0])
-    for micro_batches in run["ranks"]:
-        for gradient in micro_batches:
-            total = [kept + value for kept, value in zip(total, gradient)]
-    shares = (len(run["ranks"]) if run["reduce"] == "mean" else 1) * (
-        len(run["ranks"][0]) if run["accumulate"] == "mean" else 1
-    )
-    reduced = [value / shares for value in total]
-    norm = math.sqrt(math.fsum(value * value for value in reduced))
+    everything = [gradient for micro_batches in run["ranks"] for gradient in micro_batches]
+    shares = 1
+    if run["reduce"] == "mean":
+        shares *= len(run["ranks"])
+    if run["accumulate"] == "mean":
+        shares *= len(everything) // len(run["ranks"])
+    reduced = [math.fsum(column) / shares for column in zip(*everything)]
+    norm = math.dist(reduced, [0] * len(reduced))
     if norm > run["limit"]:
         reduced = [value * run["limit"] / norm for value in reduced]
     return [round(value, 12) for value in reduced]

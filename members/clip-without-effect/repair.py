@@ -10,6 +10,6 @@ def solve(run):
         raise ValueError("Expected an optimizer that steps after the backward pass, got one that steps inside it.")
     live = [tensor["grad"] if tensor["main"] is None else tensor["main"] for tensor in run["tensors"]]
     norm = math.sqrt(math.fsum(value * value for values in live for value in values))
-    if norm > limit:
-        live = [[value * limit / norm for value in values] for values in live]
-    return {"norm": round(norm, 12), "stepped": [[round(value, 12) for value in values] for values in live]}
+    numerator, denominator = (limit, norm) if norm > limit else (1, 1)
+    scaled = [[round(value * numerator / denominator, 12) for value in values] for values in live]
+    return {"norm": round(norm, 12), "stepped": scaled}
