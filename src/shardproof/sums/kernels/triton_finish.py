@@ -15,7 +15,7 @@ LANES: Final = tl.constexpr(256)
 GRID: Final = tl.constexpr(GRID_EXPONENT)
 HALF: Final = tl.constexpr((1 << 54) - 1)
 INFINITY: Final = tl.constexpr(0x7FF << 52)
-LAST_FIELD: Final = tl.constexpr(0x7FE)
+LAST_FIELD: Final = tl.constexpr(0x7FD)
 NOT_A_NUMBER: Final = tl.constexpr(0x7FF8 << 48)
 
 
@@ -80,6 +80,16 @@ def bits_from(digits: tl.tensor, start: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
+def placed(exponent: tl.tensor, mantissa: tl.tensor) -> tl.tensor:
+    """The float64 pattern of mantissa x 2**(exponent - 1074), mantissa <= 2**53; inf above the largest.
+
+    The leading bit of a normal number adds one to the field; a mantissa that was rounded up to 2**53 adds two.
+    """
+    pattern = (tl.minimum(exponent, LAST_FIELD) << 52) + mantissa
+    return tl.where(exponent > LAST_FIELD, INFINITY, pattern)
+
+
+@triton.jit
 def root_bits(digits: tl.tensor, top: tl.tensor) -> tl.tensor:
     """The float64 pattern of the square root, rounded once, ties up; inf above the largest.
 
@@ -108,9 +118,7 @@ def root_bits(digits: tl.tensor, top: tl.tensor) -> tl.tensor:
         more = rest > 2 * root
         rest = tl.where(more, rest - 2 * root - 1, rest)
         root = tl.where(more, root + 1, root)
-    # The leading bit of a normal root adds one to the field, as does a root that rounds up to the next power of two.
-    field = tl.minimum((start + 2 + GRID) // 2 + 1074, LAST_FIELD)
-    return tl.minimum((field << 52) + ((root + 1) >> 1), INFINITY)
+    return placed((start + 2 + GRID) // 2 + 1074, (root + 1) >> 1)
 
 
 @triton.jit
@@ -124,8 +132,7 @@ def value_bits(digits: tl.tensor, top: tl.tensor) -> tl.tensor:
     half = kept & 1
     kept = kept >> 1
     up = half & tl.where((below | part) > 0, 1, kept & 1)
-    field = tl.minimum(last_place + GRID + 1074, LAST_FIELD)
-    return tl.minimum((field << 52) + kept + up, INFINITY)
+    return placed(last_place + GRID + 1074, kept + up)
 
 
 @triton.jit
