@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from shardproof.errors import InvalidValueError
@@ -33,15 +33,15 @@ def choose(names: Sequence[str], variants: Iterable[int] = (), catalogue: Path =
         InvalidValueError: a name is none of these, or names a withdrawn case.
         RegistryError: the registry breaks its rules.
     """
-    entries = read_registry(catalogue / REGISTRY)
+    entries, ours = read_registry(catalogue / REGISTRY), folders_named([], catalogue)
     single = {name: found for name in names if (found := _single(name, entries)) is not None}
     many = [name for name in names if name not in single]
-    wanted = dict.fromkeys(single.values())
+    wanted = {(_folder(slug, ours), n): None for slug, n in single.values()}
     for folder in folders_named(many, catalogue) if many or not names else []:
-        ours = {entry.variant for entry in entries if entry.mechanism == folder.name and entry.state != "withdrawn"}
-        unregistered = set() if ours else set(load_mechanism(folder).says.variants)
-        wanted |= dict.fromkeys((folder.name, n) for n in sorted(ours | unregistered | set(variants)))
-    return _grouped(wanted, entries, [*folders_named([], catalogue), *folders_named(many, catalogue)])
+        numbers = _registered(folder, entries) if folder in ours else set()
+        numbers = numbers or set(load_mechanism(folder).says.variants)
+        wanted |= dict.fromkeys((folder, n) for n in sorted(numbers | set(variants)))
+    return _grouped(wanted, _ids(entries, ours))
 
 
 def plans(chosen: Iterable[Chosen], members: Path | None) -> Iterator[Plan]:
@@ -66,12 +66,26 @@ def _single(name: str, entries: Sequence[CaseEntry]) -> tuple[str, int] | None:
     return (slug, int(number)) if slash and number.isascii() and number.isdigit() and int(number) else None
 
 
-def _grouped(wanted: Iterable[tuple[str, int]], entries: Sequence[CaseEntry], folders: Sequence[Path]) -> list[Chosen]:
-    ids = {(entry.mechanism, entry.variant): entry.id for entry in entries}
+def _folder(slug: str, folders: Sequence[Path]) -> Path:
+    for folder in folders:
+        if folder.name == slug:
+            return folder
+    raise InvalidValueError(f"Expected a mechanism of the catalogue, got {slug!r}.")
+
+
+def _ids(entries: Sequence[CaseEntry], folders: Sequence[Path]) -> dict[tuple[Path, int], str]:
+    # The folder of a withdrawn mechanism may be gone; a withdrawn variant has no name to run under.
     by_slug = {folder.name: folder for folder in folders}
-    groups: dict[str, list[tuple[str, int]]] = {}
-    for slug, n in wanted:
-        if slug not in by_slug:
-            raise InvalidValueError(f"Expected a mechanism of the catalogue, got {slug!r}.")
-        groups.setdefault(slug, []).append((ids.get((slug, n), f"{slug}/{n}"), n))
-    return [Chosen(by_slug[slug], tuple(cases)) for slug, cases in groups.items()]
+    kept = [one for one in entries if one.mechanism in by_slug and one.state != "withdrawn"]
+    return {(by_slug[one.mechanism], one.variant): one.id for one in kept}
+
+
+def _registered(folder: Path, entries: Sequence[CaseEntry]) -> set[int]:
+    return {one.variant for one in entries if one.mechanism == folder.name and one.state != "withdrawn"}
+
+
+def _grouped(wanted: Iterable[tuple[Path, int]], ids: Mapping[tuple[Path, int], str]) -> list[Chosen]:
+    groups: dict[Path, list[tuple[str, int]]] = {}
+    for folder, n in wanted:
+        groups.setdefault(folder, []).append((ids.get((folder, n), f"{folder.name}/{n}"), n))
+    return [Chosen(folder, tuple(cases)) for folder, cases in groups.items()]
