@@ -77,6 +77,15 @@ def checks(n):
             result(main=6 * m),
         ),
         (
+            "auxiliary term detached",
+            run_of(
+                {"tp": size},
+                main=term([10 * m] * size, [], tp="copy"),
+                aux=term([m] * size, ["tp"], tp="copy") | {"detached": True},
+            ),
+            result(main=10 * m, aux=m),
+        ),
+        (
             "extra axes of size one: cannot reveal the error",
             run_of({"dp": size, "cp": 1}, main=term(cut, ["cp"], dp="mean", cp="sum")),
             result(main=cut_sum / size),

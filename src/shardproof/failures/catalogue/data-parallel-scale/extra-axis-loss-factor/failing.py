@@ -1,4 +1,4 @@
-"""The loss code multiplies by the sizes of some axes; the divisor is that of the data axis alone."""
+"""Losses are taken as the code gives them: multiplied by some axes, or detached; the divisor is the data axis."""
 
 from math import prod
 
@@ -12,7 +12,7 @@ def combined(run, term):
 def solve(run):
     terms = {}
     for name, term in run["terms"].items():
-        multiplier = prod(run["axes"][axis] for axis in term["multiplied"])
+        multiplier = 0 if term.get("detached") else prod(run["axes"][axis] for axis in term["multiplied"])
         terms[name] = [value * multiplier for value in combined(run, term)]
     grad = [round(sum(column), 12) for column in zip(*terms.values())]
     return {"terms": {name: [round(value, 12) for value in values] for name, values in terms.items()}, "grad": grad}
