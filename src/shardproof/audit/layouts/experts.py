@@ -20,13 +20,14 @@ EP = Layout(
 
 EP_IDLE = Layout(
     name="ep-idle",
-    title="expert parallel on 2 ranks; on most steps no token reaches the expert of rank 1, which has no gradient",
+    title="expert parallel on 3 ranks; on most steps no token reaches the expert of rank 1, which has no gradient",
     kind="plain",
-    axes={"ep": 2},
+    axes={"ep": 3},
     tensors=(
         Tensor("expert0.weight", (3, 2), {"ep": Only(0)}, entry="experts.0.weight"),
         Tensor("expert1.weight", (3, 2), {"ep": Only(1)}, entry="experts.0.weight", idle=(1,)),
-        Tensor("router.weight", (2, 4), {"ep": _COPY}),
+        Tensor("expert2.weight", (3, 2), {"ep": Only(2)}, entry="experts.0.weight"),
+        Tensor("router.weight", (3, 4), {"ep": _COPY}),
     ),
 )
 

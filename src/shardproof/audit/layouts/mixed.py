@@ -55,12 +55,12 @@ EMPTY_SLICES = Layout(
 
 SHARDS_NO_GRADIENTS = Layout(
     name="shards-no-gradients",
-    title="plain tensors cut by hand on 2 ranks; on most steps rank 0's slices have no gradient",
+    title="plain tensors cut by hand on 2 ranks; on most steps rank 0's slice of one has no gradient",
     kind="plain",
     axes={"tp": 2},
     tensors=(
         Tensor("up.weight", (5, 3), {"tp": Cut(0, sizes=(2, 3))}, idle=(0,)),
-        Tensor("down.weight", (6,), {"tp": Cut(0, sizes=(1, 5))}, idle=(0,)),
+        Tensor("down.weight", (6,), {"tp": Cut(0, sizes=(4, 2))}),
         Tensor("norm.weight", (4,), {"tp": _COPY}),
     ),
 )

@@ -54,7 +54,7 @@ PIPELINE_V = Layout(
         Tensor("embed", (4, 2), {"pp": Only(0)}, entry="first.embed.weight", twins=("last.head.weight",)),
         Tensor("stage0.weight", (3, 2), {"pp": Only(0)}, entry="first.layer.weight"),
         Tensor("stage1.weight", (3, 3), {"pp": Only(1)}, entry="first.layer.weight"),
-        Tensor("stage2.weight", (7,), {"pp": Only(1)}, entry="last.layer.weight"),
+        Tensor("stage2.weight", (6,), {"pp": Only(1)}, entry="last.layer.weight"),
         Tensor("stage3.weight", (2, 2), {"pp": Only(0)}, entry="last.layer.weight"),
     ),
 )
@@ -73,13 +73,14 @@ PIPELINE_EMPTY_RANK = Layout(
 
 PIPELINE_NO_GRADIENTS = Layout(
     name="pipeline-no-gradients",
-    title="2 pipeline stages; on most steps the parameters of the second have no gradient",
+    title="3 pipeline stages; on most steps the middle rank has no gradient at all",
     kind="plain",
-    axes={"pp": 2},
+    axes={"pp": 3},
     tensors=(
         Tensor("stage0.layer.weight", (4, 3), {"pp": Only(0)}, entry="layer.weight"),
         Tensor("stage1.layer.weight", (2, 3), {"pp": Only(1)}, entry="layer.weight", idle=(1,)),
-        Tensor("stage1.head.weight", (3,), {"pp": Only(1)}, entry="head.weight", idle=(1,)),
+        Tensor("stage1.layer.bias", (3,), {"pp": Only(1)}, entry="layer.bias", idle=(1,)),
+        Tensor("stage2.head.weight", (3, 2), {"pp": Only(2)}, entry="head.weight"),
     ),
 )
 
