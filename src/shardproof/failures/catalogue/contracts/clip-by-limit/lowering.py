@@ -1,0 +1,40 @@
+"""A layout as one gradient; a reading in other units makes the same program one with another epsilon."""
+
+import math
+
+from shardproof.failures.axes import filled
+from shardproof.failures.lowering import Ended
+from shardproof.failures.owned import finite, gradient, whole
+
+UNITS = {
+    "in the units of the call": 1.0,
+    "an epsilon 10 times as large": 1e1,
+    "an epsilon 100 times as large": 1e2,
+    "an epsilon 1,000 times as large": 1e3,
+    "an epsilon 10,000 times as large": 1e4,
+    "an epsilon 100 times as small": 1e-2,
+}
+
+
+def readings(cell):
+    if not (finite(cell) and whole(cell) and cell.norm_type == 2):
+        return {}
+    values = gradient(cell).values()
+    return {name: ([value / unit for value in values], cell.limit / unit) for name, unit in UNITS.items()}
+
+
+def predicted(cell, result):
+    if "raises" in result:
+        return [Ended(outcome="raised") for _ in cell.ranks]
+    before = gradient(cell)
+    unit = unit_of(math.hypot(*before.values()), result["norm"])
+    after = dict(zip(before, (value * unit for value in result["values"])))
+    return [
+        Ended(norm=result["norm"] * unit, values=tuple(filled(piece, after.__getitem__) for piece in rank.pieces))
+        for rank in cell.ranks
+    ]
+
+
+def unit_of(norm, returned):
+    # The result does not name its reading, but no program of this contract has a wrong norm.
+    return 10.0 ** round(math.log10(norm / returned)) if norm else 1.0
