@@ -3,6 +3,7 @@
 from itertools import combinations, product
 
 import pytest
+from tests.failures.reported import NOTHING, REPORTS
 
 from shardproof.failures.mechanism import (
     checks_of,
@@ -14,7 +15,6 @@ from shardproof.failures.mechanism import (
 )
 from shardproof.failures.roles import observe, sources, try_variant
 from shardproof.failures.values import plain, same
-from tests.failures.reported import NOTHING, REPORTS
 
 FAMILIES = ("replica-synchronisation", "data-parallel-scale")
 MECHANISMS = {folder.name: load_mechanism(folder) for folder in folders_named(FAMILIES)}
