@@ -57,10 +57,16 @@ def catalog(here: World, mesh: MeshLike | None, read: Callable[[Mesh | None], Se
     _raise_together(here, told)
     mine = _attempt(lambda: tuple(read(grid(mesh, here, told))))
     lines = _lines(mine, here.rank) if not isinstance(mine, Exception) else ()
-    answers = gather(here, mine if isinstance(mine, Exception) else _digest(lines))
+    digest = _digest(lines)
+    answers = gather(here, mine if isinstance(mine, Exception) else digest)
     _raise_together(here, answers)
     assert not isinstance(mine, Exception)
-    lists = {each: broadcast(here, lines, answers.index(each)) for each in dict.fromkeys(answers)}
+    lists = {digest: lines}
+    if len(set(answers)) > 1:
+        # One rank of each kind tells; where all list the same, as copies and shards do, nothing has to be sent.
+        lists = {
+            each: broadcast(here, lines, answers.index(each), known=each == digest) for each in dict.fromkeys(answers)
+        }
     known = _merged(lists, here, answers)
     index = {each: _names(lists[each]) for each in lists}
     lister = dict(zip(here.ranks, answers, strict=True))
@@ -72,8 +78,7 @@ def catalog(here: World, mesh: MeshLike | None, read: Callable[[Mesh | None], Se
     shares = tuple(share(each, here.rank, holders) for each in listed)
     _raise_together(here, gather(here, _attempt(lambda: _check_copies_listed(here, listed, shares, lister, lists))))
     unproved = _prove(here, listed, known, holders)
-    digest = _digest(tuple(sorted(lists)))
-    return Catalog(here, mine, shares, unproved, digest, known)
+    return Catalog(here, mine, shares, unproved, _digest(tuple(sorted(lists))), known)
 
 
 def _attempt(call: Callable[[], Any]) -> Any:

@@ -291,6 +291,8 @@ def _tensors(parameters: Any) -> tuple[Any, ...]:
     """What tells lists of tensors apart: ids, and names where there are some."""
     if not isinstance(parameters, list):
         return () if isinstance(parameters, nn.Module) else (id(parameters),)
+    if tuple not in set(map(type, parameters)):
+        return tuple(map(id, parameters))
     return tuple(
         (each[0], id(each[1])) if isinstance(each, tuple) and len(each) == 2 else id(each) for each in parameters
     )

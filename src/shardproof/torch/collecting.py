@@ -74,7 +74,11 @@ def collect(
         _look_at(index, roster, tensors[index], gradients[index], local, reduced=reduced)
     if any_stepped(tensors):
         local.problems += _stepped(roster.held, tensors)
-    local.problems += _overlaps(roster.held, local)
+    where = (local.columns.addresses, local.columns.counts, local.columns.dtypes)
+    if where != roster.apart:
+        overlapping = _overlaps(roster.held, local)
+        local.problems += overlapping
+        roster.apart = None if overlapping else where
     return local
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from operator import attrgetter
+from itertools import repeat
+from operator import attrgetter, contains
 from typing import Any
 
 import torch
@@ -49,7 +50,7 @@ def _note(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
 
 def any_stepped(tensors: Iterable[Tensor | None]) -> bool:
     """Whether `stepped_in_backward` has to be asked of each of them; most runs have no such optimizer at all."""
-    return bool(_stepped) or any(MARK in attributes for attributes in map(_ATTRIBUTES, tensors))
+    return bool(_stepped) or any(map(contains, map(_ATTRIBUTES, tensors), repeat(MARK)))
 
 
 def stepped_in_backward(tensor: Tensor) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal
 from weakref import ref
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from shardproof.errors import DisagreementError, InvalidValueError, ShardproofError
 from shardproof.layout import Mesh, Placement
 from shardproof.sums.kernels import Kernel, best_kernel, power_exponent, prepare
-from shardproof.torch import in_backward, optimizers, passes, refusals
+from shardproof.torch import deferred, in_backward, native, optimizers, passes, refusals
 from shardproof.torch.buckets import Buckets, buckets
 from shardproof.torch.catalog import Catalog, catalog, unreadable
 from shardproof.torch.collecting import Local, collect
@@ -28,8 +28,8 @@ from shardproof.torch.packet import Packet, decode, encode, widen, width
 from shardproof.torch.partials import reduce_together
 from shardproof.torch.passes import Chosen, chosen
 from shardproof.torch.reading import Place, Read, Said, read
-from shardproof.torch.request import Request, request
-from shardproof.torch.roster import Held, Roster, looks, slice_weight
+from shardproof.torch.request import Request, checked_order, request
+from shardproof.torch.roster import Held, Roster, looks, present, slice_weight
 from shardproof.torch.source import Source
 from shardproof.torch.world import MeshLike, World, add_up, default_group, gather, largest, world
 
@@ -63,6 +63,13 @@ class ClipPlan:
         check_copies: compare slices that should be equal on several ranks, bit by bit, before anything is scaled.
         reduce_partials: sum partial gradients over their axes first, all in one collective for each group of
             ranks and dtype; without it they are refused.
+        accumulate: "exact", or "native": orders 1 and 2 by torch's own reductions in float32, for GPUs on which
+            float64 is slow. The last bits of the norm then depend on the layout, squares can overflow to inf and
+            underflow to 0, and a second all-reduce sums float64. Ranks must agree on it.
+
+    On a GPU, `clip_` of order 1 or 2 does not wait: the verdict is reached on the device, and what only the host can
+    tell is raised by the next call or by `check`. float64 gradients, check_copies, reduce_partials,
+    error_if_nonfinite and other orders make it wait and read one small vector.
 
     Raises:
         PlacementError: how a tensor lies is unknown, contradictory, or does not cover each element once.
@@ -90,11 +97,12 @@ class ClipPlan:
         per_parameter_norms: bool = False,
         check_copies: bool = False,
         reduce_partials: bool = False,
+        accumulate: Literal["exact", "native"] = "exact",
     ) -> None:
-        said = Said(
-            placements, tied, owned or {}, shape or {}, groups, per_parameter_norms, check_copies, reduce_partials
-        )
+        flags = (per_parameter_norms, check_copies, reduce_partials, checked_accumulate(accumulate))
+        said = Said(placements, tied, owned or {}, shape or {}, groups, *flags)
         self._prepare(parameters, mesh, group, said)
+        self._waits = check_copies or reduce_partials
         self._exchange(self._packet(None, stale=1))
         self._build()
 
@@ -128,6 +136,12 @@ class ClipPlan:
         self._kernel: Kernel = best_kernel()
         self._catalog: Catalog | None = None
         self._buckets = Buckets({}, {}, 0)
+        self._reduces = False
+        self._rebuilds = False
+        self._waits = True
+        self._device: torch.device | None = None
+        self._pending: deferred.Pending | None = None
+        self._native: Tensor | None = None
         self._roster = Roster((), 0, 0)
         for form in self._source.formats():
             prepare(self._kernel, form)
@@ -169,7 +183,11 @@ class ClipPlan:
             UnequalCopiesError: with check_copies; names tensor and ranks; gradients untouched.
             ParticipationError: a rank did not take part within the group's timeout.
         """
-        found, local = self._measure(*_asked(max_norm, norm_type, eps, error_if_nonfinite, self._said.groups))
+        self.check()
+        asked, wrong = _asked(max_norm, norm_type, eps, error_if_nonfinite, self._said.groups)
+        if self._device is not None and not error_if_nonfinite and _is_plain(norm_type):
+            return self._clip_there(asked, wrong, self._device)
+        found, local = self._measure(asked, wrong)
         self._scale(found, local)
         return self._answer(found, local)
 
@@ -216,6 +234,7 @@ class ClipPlan:
         >>> float(plan.clip_in_step_(torch.optim.SGD([weight], lr=1.0, fused=True), 2.5)), weight.tolist()
         (5.0, [-1.5, -2.0])
         """
+        self.check()
         asked, wrong = _asked(max_norm, norm_type, eps, error_if_nonfinite, self._said.groups)
         step, unfit = optimizers.attempt(optimizer, scaler, lambda: self._source.tensors().tensors, self._said.groups)
         asked = None if asked is None or step is None else optimizers.asked_of(step, asked)
@@ -254,13 +273,70 @@ class ClipPlan:
         """Return the global norm and touch nothing; as `clip_` with no limit. A collective call."""
         return self.clip_(None, norm_type, error_if_nonfinite)
 
+    def check(self) -> None:
+        """Raise what the last `clip_` on a GPU could not: it was void, because ranks disagreed or the plan was stale.
+
+        Waits for that call to end on the device; does nothing where calls are decided on the host. No collective,
+        but call it on every rank or on none: a rank that has heard of a void call goes on differently.
+
+        Raises:
+            DisagreementError: the call clipped nothing and its norm is NaN; says why.
+
+        >>> import torch
+        >>> ClipPlan([("weight", torch.nn.Parameter(torch.zeros(2)))]).check()
+        """
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        summed = pending.read()
+        why = pending.void(summed)
+        if why is None:
+            return
+        self._rebuilds = bool(summed.stale)
+        if summed.presence:
+            self._device, self._waits = None, True
+        deferred.raise_void(self._here, why)
+
     def describe(self) -> Description:
         """Who counts what: tensor, global shape, placement per axis, owner, copies, proved or declared."""
         if self._catalog is None:
             raise InvalidValueError("This plan is not built yet; call clip_ first, on every rank.")
-        return describe(self._catalog)
+        return describe(self._catalog, self._said.accumulate)
 
     # ---- one call
+
+    def _clip_there(self, asked: Request | None, wrong: ShardproofError | None, device: torch.device) -> Any:
+        """Decide on the device; a rank with bad arguments or gradients takes part, so that the others are not left."""
+        if self._rebuilds:
+            self._build()
+        local = self._collect(reduced=False)
+        problems = deferred.refused_here(local)
+        packet, values = self._packet(asked), deferred.Values(tuple([] for _ in range(self._buckets.count)))
+        if local.stale or problems or asked is None:
+            packet = replace(packet, stale=int(local.stale), refused=int(not local.stale))
+        else:
+            chosen = self._roster.select(local.values)
+            packet = replace(packet, presence=chosen.presence)
+            values = deferred.values_of(local, chosen)
+        request = asked or Request((("", math.inf),), 2.0, 0.0, False)
+        exact = self._said.accumulate == "exact"
+        decided = deferred.decide(self._here, device, packet, values, self._buckets, request, exact=exact)
+        said = f"{asked}, plan {self._digest[:8]} with {self._said.options}"
+        self._pending = deferred.Pending.sent(decided.header, self._here, said, [str(wrong)] if wrong else problems)
+        if wrong is not None:
+            raise wrong
+        if problems:
+            raise InvalidValueError(f"Cannot clip, and no gradient was touched: {'; '.join(problems)}.")
+        deferred.scale(deferred.grouped(local, self._held, self._buckets), decided.factors)
+        return self._answer_of(list(decided.norms))
+
+    def _answer_of(self, norms: Sequence[Tensor]) -> Any:
+        groups = dict(zip(self._buckets.groups, norms, strict=False))
+        whole: Any = groups if self._said.groups is not None else norms[0]
+        if not self._said.per_parameter_norms:
+            return whole
+        sums = norms[len(groups) :]
+        return whole, {each.name: sums[each.bucket] for each in self._held}
 
     def _measure(self, asked: Request | None, wrong: ShardproofError | None) -> tuple[Found, Local]:
         """One packet, or more where the plan is stale, copies lack gradients or summands have to be reduced.
@@ -302,12 +378,6 @@ class ClipPlan:
     def _digest(self) -> str:
         return self._catalog.digest if self._catalog else ""
 
-    @property
-    def _reduces(self) -> bool:
-        """Whether some rank has summands to reduce; then all take that turn, also one that holds none."""
-        lines = self._catalog.lines.values() if self._catalog else ()
-        return any(kind == Placement.PARTIAL.value for line in lines for _, _, kind in line.axes)
-
     def _collect(self, *, reduced: bool) -> Local:
         tensors = self._roster.tensors()
         if self._catalog is None or not self._source.lists(tensors):
@@ -323,11 +393,10 @@ class ClipPlan:
 
     def _chosen(self, local: Local, owners: Sequence[bool]) -> tuple[list[Chosen], Chosen]:
         """The values that this rank counts, by bucket, and those that another one counts: here only looked at."""
+        selection = self._roster.select(local.values)
+        owned, copies = selection.owned, selection.copies
         if owners:
-            owned, copies = self._roster.split(bytes(each is not None for each in local.values), owners)
-        else:
-            selection = self._roster.select(local.values)
-            owned, copies = selection.owned, selection.copies
+            owned, copies = self._roster.split(present(local.values), owners)
         return [chosen(local, each) for each in owned], chosen(local, copies)
 
     def _contribute(self, local: Local, asked: Request | None, owners: Sequence[bool], *, only_flags: bool) -> Packet:
@@ -337,12 +406,7 @@ class ClipPlan:
             return self._packet(asked, refused=1)
         if only_flags:
             return self._packet(asked)
-        order = 1 if asked.order == 1 else 2
-        owned, others = self._chosen(local, owners)
-        tallies = [passes.add_up(self._kernel, values, order) for values in owned]
-        looked = passes.add_up(self._kernel, others, order)
-        nans = looked.nans + sum(tally.nans for tally in tallies)
-        infs = looked.infs + sum(tally.infs for tally in tallies)
+        nans, infs, totals = self._summed(local, owners, asked)
         copies = 0
         if self._said.check_copies:
             copies = copies_term(self._held, checksums(self._held, local.values))
@@ -353,8 +417,26 @@ class ClipPlan:
             nans=nans,
             infs=infs,
             bad_ranks=(self._here.place,) if nans or infs else (),
-            sums=tuple(tally.total for tally in tallies),
+            sums=totals,
         )
+
+    def _summed(self, local: Local, owners: Sequence[bool], asked: Request) -> tuple[int, int, tuple[int, ...]]:
+        """Counts of NaN and of infinities over all values, and the exact sums of what this rank counts."""
+        order = 1 if asked.order == 1 else 2
+        owned, others = self._chosen(local, owners)
+        if self._adds_natively(asked):
+            self._native = native.sums_of([each.tensors for each in owned], order, self._here.device)
+            looked_at = native.sums_of([others.tensors], order, self._here.device)
+            nans, infs = native.counts_of(torch.cat([self._native, looked_at])).tolist()
+            return nans, infs, ()
+        tallies = [passes.add_up(self._kernel, values, order) for values in owned]
+        looked = passes.add_up(self._kernel, others, order)
+        nans = looked.nans + sum(tally.nans for tally in tallies)
+        infs = looked.infs + sum(tally.infs for tally in tallies)
+        return nans, infs, tuple(tally.total for tally in tallies)
+
+    def _adds_natively(self, asked: Request) -> bool:
+        return self._said.accumulate == "native" and asked.order in (1, 2)
 
     def _packet(self, asked: Request | None, *, stale: int = 0, refused: int = 0) -> Packet:
         mark = blake2b(f"{asked}\0{self._digest}\0{self._said.options}".encode(), digest_size=8).digest()
@@ -369,6 +451,9 @@ class ClipPlan:
             if asked.error_if_nonfinite:
                 refusals.raise_nonfinite(self._here, asked, summed, self._held, local)
             return not_finite(self._buckets, math.nan if summed.nans else math.inf)
+        if self._adds_natively(asked):
+            assert self._native is not None
+            return native.found_of(add_up(self._here, self._native).tolist(), self._buckets, asked)
         if asked.order in (1, 2):
             return of_sums(summed.sums, self._buckets, asked)
         owned, _ = self._chosen(local, owners)
@@ -409,6 +494,13 @@ class ClipPlan:
             for (_, tensor), each, part in zip(listed, found.reads, found.shares, strict=True)
         )
         self._roster = Roster(held, rank, self._buckets.count)
+        # Summands on some rank: then all take the turn that reduces them, also one that holds none.
+        kinds = {kind for line in found.lines.values() for _, _, kind in line.axes}
+        self._reduces = Placement.PARTIAL.value in kinds
+        self._rebuilds = False
+        self._device = None
+        if not self._waits and not self._reduces:
+            self._device = deferred.agreed_device(self._here, [tensor for _, tensor in listed])
         self._catalog = found
 
     def _reassign(self, local: Local) -> list[bool]:
@@ -425,6 +517,21 @@ class ClipPlan:
 
 
 _GRADIENT = attrgetter("grad")
+
+
+def checked_accumulate(accumulate: object) -> str:
+    """Return "exact" or "native"; refuse anything else."""
+    if accumulate not in ("exact", "native"):
+        raise InvalidValueError(f'Expected accumulate to be "exact" or "native", got accumulate={accumulate!r}.')
+    return str(accumulate)
+
+
+def _is_plain(norm_type: object) -> bool:
+    """Whether a norm is decided on the device; what is no norm at all is refused there too."""
+    try:
+        return checked_order(norm_type) in (1, 2)
+    except ShardproofError:
+        return True
 
 
 def _itself(tensor: Tensor) -> Any:

@@ -31,13 +31,14 @@ class Said:
     per_parameter_norms: bool = False
     check_copies: bool = False
     reduce_partials: bool = False
+    accumulate: str = "exact"
 
     @property
     def options(self) -> str:
         """What every rank has to want of a plan alike; how tensors lie may be said in other words on each."""
         return (
             f"groups={sorted(self.groups or ())}, per_parameter_norms={self.per_parameter_norms}, "
-            f"check_copies={self.check_copies}, reduce_partials={self.reduce_partials}"
+            f"check_copies={self.check_copies}, reduce_partials={self.reduce_partials}, accumulate={self.accumulate}"
         )
 
 
@@ -340,7 +341,7 @@ def dtensor_slice(tensor: Any) -> Slice | None:
     it cuts last; where that does not give the local shape, DTensor's own left-to-right reading is tried.
     """
     shape, local = tuple(tensor.shape), tuple(tensor._local_tensor.shape)
-    position, sizes = tensor.device_mesh.get_coordinate(), tuple(tensor.device_mesh.mesh.shape)
+    position, sizes = tensor.device_mesh.get_coordinate(), of_device_mesh(tensor.device_mesh).sizes
     plain = [(axis, each, 1) for axis, each in enumerate(tensor.placements) if _strides(each) == 1]
     strided = [(axis, each, 1) for axis, each in enumerate(tensor.placements) if _strides(each) > 1]
     reading = [(axis, each, _strides(each)) for axis, each in enumerate(tensor.placements) if _strides(each)]

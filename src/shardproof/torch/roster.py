@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import compress
-from operator import attrgetter, is_
+from itertools import compress, repeat
+from operator import attrgetter, is_, is_not
 from typing import Any
 from weakref import ReferenceType
 
@@ -85,12 +85,17 @@ class Selection:
     presence: int
 
 
+def present(values: Iterable[Tensor | None]) -> bytes:
+    """One byte for each entry: 1 where there is a gradient."""
+    return bytes(map(is_not, values, repeat(None)))
+
+
 class Roster:
     """The tensors of a plan on one rank; `rank` is its global number, `buckets` how many sums the plan keeps.
 
     `plain`: no entry is a DTensor; `whole`: all are, or none. `ranges`: entries that are ranges of flat buffers.
     `reduces`: some gradients may be summands. `placed`: by entry, the layout of a DTensor gradient that was last
-    found to be its parameter's.
+    found to be its parameter's. `apart`: where gradients lay when they were last seen to share no memory.
     """
 
     def __init__(self, held: Sequence[Held], rank: int, buckets: int) -> None:
@@ -103,6 +108,7 @@ class Roster:
         self.reduces = any(each.reduces or each.read.partial is not None for each in held)
         self.ranges = [index for index, each in enumerate(held) if each.read.counted is not None]
         self.placed: list[Any] = [None] * len(held)
+        self.apart: object = None
         self._specs: list[Any] = []
         self._types: list[type] = []
         self._selections: dict[bytes, Selection] = {}
@@ -143,17 +149,17 @@ class Roster:
 
     def select(self, values: Iterable[Tensor | None]) -> Selection:
         """What to do with these gradients, None for none."""
-        present = bytes(each is not None for each in values)
-        found = self._selections.get(present)
+        pattern = present(values)
+        found = self._selections.get(pattern)
         if found is None:
             if len(self._selections) >= PATTERNS:
                 self._selections.clear()
-            found = self._selections[present] = self._select(present)
+            found = self._selections[pattern] = self._select(pattern)
         return found
 
-    def _select(self, present: bytes) -> Selection:
+    def _select(self, pattern: bytes) -> Selection:
         counts, seen = [], set()
-        for each, here in zip(self.held, present, strict=True):
+        for each, here in zip(self.held, pattern, strict=True):
             # A tied tensor may stand here under several names: the first that has a gradient stands for the slice.
             counts.append(bool(here) and each.weight not in seen)
             if here:
@@ -164,12 +170,12 @@ class Roster:
             for each, count in zip(self.held, counts, strict=True)
             if count and len(each.share.copies) > 1
         )
-        return Selection(tuple(counts), *self.split(present, owns), presence % WORD)
+        return Selection(tuple(counts), *self.split(pattern, owns), presence % WORD)
 
-    def split(self, present: bytes, owns: Sequence[bool]) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+    def split(self, pattern: bytes, owns: Sequence[bool]) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
         """The entries that this rank adds up, by bucket, and those that it only looks at."""
         owned: list[list[int]] = [[] for _ in range(self.buckets)]
         for index in compress(range(len(self.held)), owns):
             owned[self.held[index].bucket].append(index)
-        copies = (index for index, here in enumerate(present) if here and not owns[index])
+        copies = (index for index, here in enumerate(pattern) if here and not owns[index])
         return tuple(map(tuple, owned)), tuple(copies)

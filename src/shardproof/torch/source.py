@@ -74,7 +74,7 @@ class Source:
         """Whether nothing of what the caller passed has been freed."""
         if self._module is not None:
             return self._module() is not None
-        return all(each() is not None for _, each in self._listed)
+        return all(map(is_not, [each() for _, each in self._listed], repeat(None)))
 
     def lists(self, held: Sequence[Tensor | None]) -> bool:
         """Whether these, found here when the plan was built, are still, one by one, the tensors that live now."""
