@@ -26,7 +26,13 @@ def readings(cell):
 def expressible(cell):
     finite = all(isfinite(value) for piece in pieces(cell) for value in piece.values or ())
     summands = any(how == "partial" for piece in pieces(cell) for how in piece.on.values())
-    return finite and not summands and cell.norm_type > 0 and cell.limit >= 0
+    # Two parameters of one rank for the same elements are neither copies on other ranks nor other elements.
+    twice = any(len({e for e, _ in held}) < len(held) for held in map(held_by, cell.ranks))
+    return finite and not summands and not twice and cell.norm_type > 0 and cell.limit >= 0
+
+
+def held_by(rank):
+    return [pair for piece in rank.pieces for pair in elements(piece)]
 
 
 def parts_of(cell, axes):
@@ -36,7 +42,7 @@ def parts_of(cell, axes):
     gradient, holders = {}, {}
     for rank in cell.ranks:
         place = places.index(tuple(rank.at[axis] for axis in axes))
-        for element, value in (pair for piece in rank.pieces for pair in elements(piece)):
+        for element, value in held_by(rank):
             gradient[element] = times(value, power)
             holders.setdefault(element, set()).add(place)
     parts = {}

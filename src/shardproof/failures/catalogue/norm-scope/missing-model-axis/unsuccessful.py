@@ -3,22 +3,22 @@
 import math
 
 
-def reaches(run, rank, other, axes):
-    return all(rank["at"][axis] == other["at"][axis] for axis in run["axes"] if axis not in axes)
+def included(run, rank, other, piece):
+    others = [axis for axis in run["axes"] if axis not in run["group"] + piece["mesh"]]
+    return all(piece["lies"][axis] == "replicate" and rank["at"][axis] == other["at"][axis] for axis in others)
 
 
-def differs(run, piece, axes):
-    return any(piece["lies"][axis] != "replicate" for axis in run["axes"] if axis not in axes)
+def slice_of(piece):
+    return piece["tensor"], *piece["elements"]
 
 
 def norm_of(run, rank):
-    values = {}
+    square, seen = 0, set()
     for other in run["ranks"]:
-        for piece in other["pieces"]:
-            axes = run["group"] + piece["mesh"]
-            if reaches(run, rank, other, axes) and not differs(run, piece, axes):
-                values.update(zip([(piece["tensor"], element) for element in piece["elements"]], piece["values"]))
-    return math.hypot(*values.values())
+        found = [piece for piece in other["pieces"] if included(run, rank, other, piece)]
+        square += sum(value * value for piece in found if slice_of(piece) not in seen for value in piece["values"])
+        seen.update(map(slice_of, found))
+    return math.sqrt(square)
 
 
 def solve(run):

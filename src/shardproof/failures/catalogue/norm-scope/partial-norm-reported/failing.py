@@ -8,15 +8,29 @@ def reaches(run, rank, other):
 
 
 def norm_of(ranks):
-    values = {}
+    square, seen = 0, set()
     for rank in ranks:
+        square += sum(
+            value * value for piece in rank["pieces"] if slice_of(piece) not in seen for value in piece["values"]
+        )
+        seen.update(map(slice_of, rank["pieces"]))
+    return math.sqrt(square)
+
+
+def slice_of(piece):
+    return piece["tensor"], *piece["elements"]
+
+
+def whole_norm(run):
+    values = {}
+    for rank in run["ranks"]:
         for piece in rank["pieces"]:
             values.update(zip([(piece["tensor"], element) for element in piece["elements"]], piece["values"]))
     return math.hypot(*values.values())
 
 
 def solve(run):
-    norm = norm_of(run["ranks"])
+    norm = whole_norm(run)
     factor = min(1, run["limit"] / norm) if norm else 1
     ended = []
     for rank in run["ranks"]:

@@ -7,14 +7,17 @@ def reaches(run, rank, other, axes):
     return all(rank["at"][axis] == other["at"][axis] for axis in run["axes"] if axis not in axes)
 
 
+def slice_of(piece):
+    return piece["tensor"], *piece["elements"]
+
+
 def square_of(run, rank):
-    squares = {}
+    square, seen = 0, set()
     for other in run["ranks"]:
-        for piece in other["pieces"]:
-            if reaches(run, rank, other, piece["mesh"]):
-                for element, value in zip(piece["elements"], piece["values"]):
-                    squares[piece["tensor"], element] = value * value
-    return sum(squares.values())
+        found = [piece for piece in other["pieces"] if reaches(run, rank, other, piece["mesh"])]
+        square += sum(value * value for piece in found if slice_of(piece) not in seen for value in piece["values"])
+        seen.update(map(slice_of, found))
+    return square
 
 
 def solve(run):
