@@ -64,7 +64,9 @@ def stored(value: Exact, dtype: str) -> float:
         return 0.0
     unit = Fraction(2) ** (max(_binade(abs(exact)), smallest) - bits + 1)
     nearest = round(exact / unit) * unit
-    return math.copysign(math.inf, nearest) if abs(nearest) >= Fraction(2) ** (largest + 1) else float(nearest)
+    if abs(nearest) >= Fraction(2) ** (largest + 1):
+        return math.inf if nearest > 0 else -math.inf
+    return float(nearest)
 
 
 def _binade(exact: Fraction) -> int:
