@@ -17,6 +17,7 @@ from shardproof.failures.matrix import separation
 from shardproof.failures.mechanism import (
     CATALOGUE,
     CONTRACTS,
+    MEMBERS_PACKAGE,
     Mechanism,
     folders_named,
     function_of,
@@ -180,16 +181,27 @@ def test_names_of_folders(tmp_path):
         folders_named(["contracts"], catalogue)
 
 
+def built(folder: Path, out: Path) -> zipfile.ZipFile:
+    reason = "hatchling, which builds wheels, is not installed"
+    builder = pytest.importorskip("hatchling.builders.wheel", reason=reason)
+    return zipfile.ZipFile(next(builder.WheelBuilder(str(folder)).build(directory=str(out), versions=["standard"])))
+
+
 def test_repairs_are_never_in_the_wheel(tmp_path):
     """Built by the project's own back end: the catalogue is in, no repair, no held-back check, no members/."""
-    builder = pytest.importorskip(
-        "hatchling.builders.wheel", reason="hatchling, which builds the wheel, is not installed"
-    )
-    built = next(builder.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"]))
-    names = zipfile.ZipFile(built).namelist()
+    wheel = built(ROOT, tmp_path)
+    names = wheel.namelist()
     assert f"shardproof/failures/catalogue/norm-scope/{SLUG}/mechanism.toml" in names
     assert "shardproof/failures/catalogue/cases.jsonl" in names
     assert [name for name in names if "members" in name or Path(name).name in ("repair.py", "held_back.py")] == []
-    repairs = [path.read_text() for path in (ROOT / "members").glob("*/repair.py")]
-    texts = {zipfile.ZipFile(built).read(name).decode() for name in names if name.endswith(".py")}
-    assert not texts & set(repairs)
+    repairs = {path.read_text() for path in (ROOT / "members").glob("*/repair.py")}
+    assert not {wheel.read(name).decode() for name in names if name.endswith(".py")} & repairs
+
+
+def test_the_member_distribution_holds_repairs_and_checks_only(tmp_path):
+    """Under the name by which the package finds it when both are installed."""
+    names = [name for name in built(ROOT / "members", tmp_path).namelist() if "dist-info" not in name]
+    repairs = [f"{MEMBERS_PACKAGE}/{path.parent.name}/repair.py" for path in (ROOT / "members").glob("*/repair.py")]
+    assert set(repairs) <= set(names)
+    assert {Path(name).name for name in names} <= {"__init__.py", "repair.py", "held_back.py"}
+    assert all(name.startswith(f"{MEMBERS_PACKAGE}/") for name in names)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from shardproof.cli.exits import Exit
-from shardproof.cli.map_choices import MEMBERS, plain_console
+from shardproof.cli.map_choices import MEMBERS, plain_console, told
 from shardproof.failures import record_text
 from shardproof.failures.cases import (
     REGISTRY,
@@ -37,7 +37,8 @@ def list_(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Slugs or families; default: all.")] = None,
 ) -> None:
     """List mechanisms with the ids of their cases."""
-    entries = read_registry()
+    with told():
+        entries = read_registry()
     rows = []
     for folder in folders_named(names or []):
         says = load_mechanism(folder).says
@@ -79,13 +80,14 @@ def cases(
     Exits 0 when all holds, 1 when an id is missing or gone, 4 when the registry breaks its own rules.
     """
     path = catalogue / REGISTRY
-    entries, mechanisms = read_registry(path), load_catalogue(catalogue)
-    if assign or withdraw:
-        entries = withdrawn(entries, withdraw, reason) if withdraw else entries
-        entries = assigned(entries, _loaded(names, catalogue)) if assign else entries
-        write_registry(entries, path)
-    said = registry_problems(entries) + registry_gaps(entries, mechanisms)
-    said += registry_since(read_registry(against), entries) if against else []
+    with told():
+        entries, mechanisms = read_registry(path), load_catalogue(catalogue)
+        if assign or withdraw:
+            entries = withdrawn(entries, withdraw, reason) if withdraw else entries
+            entries = assigned(entries, _loaded(names, catalogue)) if assign else entries
+            write_registry(entries, path)
+        said = registry_problems(entries) + registry_gaps(entries, mechanisms)
+        said += registry_since(read_registry(against), entries) if against else []
     for sentence in said:
         typer.echo(sentence)
     typer.echo(f"{len(entries)} cases of {len(mechanisms)} mechanisms, {len(said)} problems")

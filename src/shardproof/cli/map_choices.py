@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
+from collections.abc import Iterator
 from enum import StrEnum
 
 import typer
 from rich.console import Console
 
+from shardproof.cli.exits import Exit
 from shardproof.errors import InvalidValueError
+from shardproof.failures.cases import RegistryError
+from shardproof.failures.kept import ResultsError
+from shardproof.isolation import IsolationUnavailableError
 
 MEMBERS = typer.Option(help="The folder of repairs; default: the member distribution, or members/ of a checkout.")
 VARIANTS = typer.Option(help="Variant numbers beside each mechanism's own, as in 1-250 or 4,7.")
@@ -44,3 +50,16 @@ def numbers(text: str) -> list[int]:
 def plain_console() -> Console:
     """A console as wide as the terminal, or of a fixed width where the output is none."""
     return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+
+
+@contextlib.contextmanager
+def told() -> Iterator[None]:
+    """Turn a level that cannot be had into exit 3, and a registry or results that do not fit into exit 4."""
+    try:
+        yield
+    except IsolationUnavailableError as error:
+        typer.echo(f"shardproof: could not tell: {error}", err=True)
+        raise typer.Exit(Exit.COULD_NOT_TELL) from error
+    except (RegistryError, ResultsError) as error:
+        typer.echo(f"shardproof: {error}", err=True)
+        raise typer.Exit(Exit.MISMATCH) from error

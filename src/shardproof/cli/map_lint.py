@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from shardproof.cli.exits import Exit
-from shardproof.cli.map_choices import MEMBERS, VARIANTS, numbers
+from shardproof.cli.map_choices import MEMBERS, VARIANTS, numbers, told
+from shardproof.failures.cases import read_registry, registry_gaps
 from shardproof.failures.lint import lint_mechanism
-from shardproof.failures.mechanism import folders_named, members_folder
+from shardproof.failures.mechanism import folders_named, load_catalogue, members_folder
 from shardproof.failures.roles import try_all
 
 
@@ -26,11 +27,15 @@ def lint(
 ) -> None:
     """Check mechanisms' files: schema, names, prose, syntax, checks; with --roles also what the programs do.
 
-    Exits 0 when nothing is wrong, 1 when something is, 2 when a name is unknown, 5 when there is nothing to check.
+    Without names the registry of ids is held against the catalogue too. Exits 0 when nothing is wrong, 1 when something
+    is, 2 when a name is unknown, 4 when the registry breaks its rules, 5 when there is nothing to check.
     """
     folders = folders_named(names or [])
     repairs = members or members_folder()
     said = [problem for folder in folders for problem in lint_mechanism(folder, repairs)]
+    if not names and not said:
+        with told():
+            said += registry_gaps(read_registry(), load_catalogue())
     if roles and not said:
         trial = try_all(folders, numbers(variants), repairs)
         said += trial.broken

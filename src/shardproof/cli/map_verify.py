@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 
 from shardproof.cli.exits import Exit
-from shardproof.cli.map_choices import MEMBERS, VARIANTS, CaseLevel, numbers, plain_console
-from shardproof.failures.cases import RegistryError
-from shardproof.failures.kept import RESULTS, ResultsError, appender, cache_folder, resume, write_summary
+from shardproof.cli.map_choices import MEMBERS, VARIANTS, CaseLevel, numbers, plain_console, told
+from shardproof.failures.kept import RESULTS, appender, cache_folder, resume, write_summary
 from shardproof.failures.mechanism import members_folder
 from shardproof.failures.selection import choose, plans
 from shardproof.failures.verification import Effort, verify_cases
-from shardproof.isolation import IsolationUnavailableError
 from shardproof.records.isolation import Level
 from shardproof.records.map import CaseResult, MapSummary
 from shardproof.report.map_terminal import render_case, result_lines, summary_lines
@@ -58,7 +55,7 @@ def verify(
         cache=cache_folder(),
         fresh=fresh,
     )
-    with _told():
+    with told():
         chosen = choose(names or [], numbers(variants) if variants else ())
         summary = _run(
             lambda sink, known: verify_cases(
@@ -85,7 +82,7 @@ def show(
     Exits as `map verify` does.
     """
     found: list[CaseResult] = []
-    with _told():
+    with told():
         cases = list(plans(choose([name]), members or members_folder()))
         if len(cases) != 1:
             typer.echo(f"shardproof: Expected one case, got {name!r}, which names {len(cases)}.", err=True)
@@ -125,15 +122,3 @@ def _run(verification: Verification, out: Path | None, as_json: bool) -> MapSumm
 def _print(result: CaseResult, as_json: bool) -> None:
     for line in [result.model_dump_json()] if as_json else result_lines(result):
         typer.echo(line)
-
-
-@contextlib.contextmanager
-def _told() -> Iterator[None]:
-    try:
-        yield
-    except IsolationUnavailableError as error:
-        typer.echo(f"shardproof: could not tell: {error}", err=True)
-        raise typer.Exit(Exit.COULD_NOT_TELL) from error
-    except (RegistryError, ResultsError) as error:
-        typer.echo(f"shardproof: {error}", err=True)
-        raise typer.Exit(Exit.MISMATCH) from error
