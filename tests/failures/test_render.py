@@ -12,7 +12,7 @@ import pytest
 from shardproof.errors import InvalidValueError
 from shardproof.failures.judge import read_report
 from shardproof.failures.mechanism import CATALOGUE, Check, checks_of
-from shardproof.failures.render import render, sha256
+from shardproof.failures.render import calls_of, render, sha256
 from shardproof.failures.syntax import PURE, Parts, parts_of
 
 FOLDER = CATALOGUE / "norm-scope" / "local-shard-clip"
@@ -32,7 +32,7 @@ CHECKS = (
 
 
 def program(role: str, n: int = 1) -> bytes:
-    return render(parts_of((FOLDER / f"{role}.py").read_text()), n, checks_of(FOLDER / "checks.py", n))
+    return render(parts_of((FOLDER / f"{role}.py").read_text()), n, calls_of(checks_of(FOLDER / "checks.py", n)))
 
 
 @pytest.mark.parametrize("role", PINNED)
@@ -56,7 +56,7 @@ def test_a_program_is_of_the_published_form():
 @pytest.mark.processes
 def test_a_program_says_what_it_saw():
     """Raised exceptions, inf and nan, and a quoted label arrive; the judge reads the same outcome."""
-    source = render(RAISING, 1, CHECKS)
+    source = render(RAISING, 1, calls_of(CHECKS))
     done = subprocess.run([sys.executable, "-I", "-c", source.decode()], capture_output=True, check=False)
     assert done.returncode == 1
     document = json.loads(done.stdout)

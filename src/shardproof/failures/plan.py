@@ -13,7 +13,7 @@ import rfc8785
 
 from shardproof.errors import InvalidValueError
 from shardproof.failures.mechanism import Check, Mechanism, Member, checks_from, function_of, member_of
-from shardproof.failures.render import render, sha256
+from shardproof.failures.render import calls_of, render, sha256
 from shardproof.failures.roles import WRONG, sources
 from shardproof.failures.syntax import Parts, parts_of, shape_of
 from shardproof.failures.values import plain
@@ -93,10 +93,14 @@ def plan_case(loaded: Loaded, name: str, n: int) -> Plan:
     """
     visible = loaded.checks(n)
     try:
-        programs = [_program(role, "visible", parts, n, visible) for role, parts in loaded.parts.items()]
+        calls = calls_of(visible)
+        programs = [_program(role, "visible", render(parts, n, calls), visible) for role, parts in loaded.parts.items()]
         if loaded.hidden is not None:
             # Only the repair: that these checks reject the wrong ones is seen by `map lint --roles`.
-            programs.append(_program("repair", "held back", loaded.parts["repair"], n, loaded.hidden(n)))
+            hidden = loaded.hidden(n)
+            programs.append(
+                _program("repair", "held back", render(loaded.parts["repair"], n, calls_of(hidden)), hidden)
+            )
         content = _content(loaded.mechanism, name, n, visible, programs)
         return Plan(content, case_digest(content), tuple(programs), loaded.broken)
     except (TypeError, ValueError, OverflowError) as error:
@@ -142,8 +146,7 @@ def _equal_sources(texts: Mapping[RoleName, str]) -> list[str]:
     return said
 
 
-def _program(role: RoleName, part: Part, parts: Parts, n: int, checks: tuple[Check, ...]) -> Program:
-    source = render(parts, n, checks)
+def _program(role: RoleName, part: Part, source: bytes, checks: tuple[Check, ...]) -> Program:
     return Program(role, part, source, sha256(source), checks)
 
 

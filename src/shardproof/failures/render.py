@@ -53,23 +53,30 @@ raise SystemExit(0 if passed else 1)
 """
 
 
-def render(parts: Parts, n: int, checks: Sequence[Check]) -> bytes:
+def calls_of(checks: Sequence[Check]) -> str:
+    """The lines that ask all checks, in their order; the same for every implementation of a variant.
+
+    Raises:
+        TypeError: an argument or expected value is not plain.
+    """
+    return "".join(f"{_call(check)}\n" for check in checks)
+
+
+def render(parts: Parts, n: int, calls: str) -> bytes:
     """Return the program that asks one implementation all checks, prints one JSON object and exits 0 or 1.
 
     Args:
         parts: the implementation, cut by `parts_of`.
         n: the variant; the program sets N to it.
-        checks: in their order.
+        calls: the checks, made by `calls_of`.
 
     Returns:
         ASCII with LF; a function of the arguments alone.
 
     Raises:
-        TypeError: an argument or expected value is not plain.
         UnicodeEncodeError: the implementation is not ASCII.
     """
     imports = "".join(f"{line}\n" for line in parts.imports if line != "import json")
-    calls = "".join(f"{_call(check)}\n" for check in checks)
     text = f"{HEAD}{imports}\nN = {n}\nobservations = []\n\n\n{parts.body}\n{TAIL}{calls}{END}"
     return text.encode("ascii")
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 
+PLAIN_TEXT = re.compile(r"[ !#-\[\]-~]*").fullmatch
+"""Text that needs no escape; most labels and keys."""
 NOT_FINITE = ("inf", "-inf", "nan")
 """How JSON carries the floats that it has no numbers for."""
 
@@ -55,7 +58,7 @@ def literal(value: object) -> str:
     if value is None or isinstance(value, bool | int | float):
         return repr(value)
     if isinstance(value, str):
-        return '"' + "".join(_escaped(character) for character in value) + '"'
+        return f'"{value}"' if PLAIN_TEXT(value) else '"' + "".join(map(_escaped, value)) + '"'
     if isinstance(value, list):
         return "[" + ", ".join(map(literal, value)) + "]"
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
