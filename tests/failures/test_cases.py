@@ -131,3 +131,8 @@ def test_names_choose_cases(registered):
     for name in ("SP-99999", "nothing", "nothing/1", f"{SLUG}/0", f"{SLUG}/x"):
         with pytest.raises(ValueError, match="Expected"):
             choose([name], catalogue=catalogue)
+
+
+def test_every_variant_of_the_catalogue_has_its_id():
+    """`map cases` finds nothing: no variant without an id, no id without its variant."""
+    assert registry_gaps(read_registry(), load_catalogue()) == []
