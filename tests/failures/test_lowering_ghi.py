@@ -6,7 +6,7 @@ import math
 import pytest
 
 from shardproof.clip import clip_factor, global_norm
-from shardproof.failures.lowering import PADDING, Cell, Ended, Holds, Piece
+from shardproof.failures.lowering import PADDING, Cell, Ended, Holds, Piece, answer
 from shardproof.failures.mechanism import CATALOGUE, function_of, load_contract, load_mechanism, members_folder
 
 FAMILIES = ("precision-and-non-finite", "participation", "layout-and-limits")
@@ -145,11 +145,7 @@ def predictions(mechanism, solve):
     found = {}
     for name, cell in CELLS.items():
         for reading, arguments in readings(cell).items():
-            try:
-                result = solve(*arguments)
-            except Exception as error:
-                result = {"raises": type(error).__name__}
-            found[name, reading] = predicted(cell, result)
+            found[name, reading] = predicted(cell, answer(solve, arguments))
     return found
 
 
@@ -232,6 +228,20 @@ SAID = [
         [returned(NAN, [NAN, NAN]), returned(NAN, [NAN, NAN])],
     ),
     ("nonfinite-norm-policy", "unsuccessful", "nan on one rank", "squared in float32", [RAISED, RAISED]),
+    (
+        "low-precision-norm-grouping",
+        "failing",
+        "bfloat16",
+        "each value, in the gradients' format",
+        [returned(100.5, [100 * 50 / 100.5]), *[returned(100.5, [7 * 50 / 100.5])] * 3],
+    ),
+    (
+        "nonfinite-norm-policy",
+        "failing",
+        "huge",
+        "squared in float32, NaN aside",
+        [returned(INF, [0, 0]), returned(INF, [0, 0])],
+    ),
     ("nonfinite-norm-policy", "unsuccessful", "huge", "squared in float32", [RAISED, RAISED]),
     (
         "nonfinite-flag-local",

@@ -5,15 +5,17 @@ A contract of the map may declare a lowering: a module with
     readings(cell: Cell) -> dict[str, tuple]       # reading -> the arguments of solve; {} where not expressible
     predicted(cell: Cell, result) -> list[Ended]   # what solve's result means on each rank
 
+Where solve raises, the result is {"raises": the exception's name}, as a check observes it (`answer`).
+
 A *reading* is one way in which a wrong program could look at a layout ("the innermost axis only", "what DTensor
 knows"). Its name says nothing about one layout, so that a subject can be held against the same reading everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Lies = Literal["shard", "replicate", "partial", "distinct"]
 PADDING = -1
@@ -74,3 +76,15 @@ class Ended:
     outcome: Literal["returned", "raised", "hang"] = "returned"
     norm: float | None = None
     values: tuple[tuple[float, ...] | None, ...] | None = None
+
+
+def answer(solve: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """What an implementation returns for the arguments, or {"raises": name} where it raises.
+
+    >>> answer(max, ([],))
+    {'raises': 'ValueError'}
+    """
+    try:
+        return solve(*arguments)
+    except Exception as error:
+        return {"raises": type(error).__name__}

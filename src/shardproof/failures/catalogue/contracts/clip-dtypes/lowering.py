@@ -9,6 +9,8 @@ GROUPS = {
     "each rank": lambda rank, piece: str(rank),
     "each tensor": lambda rank, piece: piece.tensor,
     "each slice on a rank": lambda rank, piece: f"{piece.tensor} {piece.indices}",
+    # Nothing is rounded but the norm itself.
+    "each value": None,
 }
 
 
@@ -31,8 +33,9 @@ def groups_of(cell, group_of, dtype):
         for piece in rank.pieces:
             new = [(element, value) for element, value in elements(piece) if element not in seen]
             seen.update(element for element, _ in new)
-            key = (group_of(index, piece), dtype or piece.dtype)
-            groups.setdefault(key, []).extend(value for _, value in new)
+            for element, value in new:
+                name = group_of(index, piece) if group_of else element
+                groups.setdefault((name, dtype or piece.dtype), []).append(value)
     return [{"dtype": kind, "values": values} for (_, kind), values in groups.items()]
 
 
