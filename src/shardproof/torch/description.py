@@ -34,6 +34,7 @@ class Description:
     rank: int
     ranks: int
     rows: tuple[Row, ...]
+    accumulate: str = "exact"
 
     def json(self) -> str:
         """The description as JSON text."""
@@ -46,7 +47,10 @@ class Description:
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
         ]
-        return "\n".join([f"rank {self.rank} of {self.ranks}", *lines])
+        return "\n".join([f"rank {self.rank} of {self.ranks}{_ADDED[self.accumulate]}", *lines])
+
+
+_ADDED = {"exact": "", "native": "; norms by torch's own reductions, whose last bits depend on the layout"}
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -64,7 +68,7 @@ def _spans(ranks: tuple[int, ...]) -> str:
     return ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
 
 
-def describe(found: Catalog) -> Description:
+def describe(found: Catalog, accumulate: str = "exact") -> Description:
     """Describe this rank's part of a catalog."""
     rows = []
     for each, part in zip(found.reads, found.shares, strict=True):
@@ -73,4 +77,4 @@ def describe(found: Catalog) -> Description:
         coverage = DECLARED if listed.identity(found.here.rank) in found.unproved else "proved"
         said = {axis: kind.value for axis, size, kind in axes if size > 1}
         rows.append(Row(listed.name, listed.shape, said, part.owner, part.copies, coverage))
-    return Description(found.here.rank, found.here.size, tuple(rows))
+    return Description(found.here.rank, found.here.size, tuple(rows), accumulate)

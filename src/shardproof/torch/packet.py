@@ -31,7 +31,8 @@ from shardproof.sums.grid import from_limbs, to_limbs
 
 WORD = 1 << 64
 BITS_PER_WORD = 62
-_FIXED = 8
+HEADER = 8
+"""Words before the bits of the ranks."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def encode(packet: Packet, ranks: int, sums: int = 0) -> torch.Tensor:
     ]
     bits = [0] * _bit_words(ranks)
     for rank in packet.bad_ranks:
-        bits[rank // BITS_PER_WORD] |= 1 << (rank % BITS_PER_WORD)
+        word, bit = bit_place(rank)
+        bits[word - HEADER] |= 1 << bit
     words += bits
     for total in packet.sums:
         words += to_limbs(total)
@@ -95,7 +97,7 @@ def encode(packet: Packet, ranks: int, sums: int = 0) -> torch.Tensor:
 def decode(words: torch.Tensor, ranks: int) -> Packet:
     """Read the sum of all ranks' packets."""
     values: list[int] = words.tolist()
-    head, rest = values[:_FIXED], values[_FIXED:]
+    head, rest = values[:HEADER], values[HEADER:]
     bits, limbs = rest[: _bit_words(ranks)], rest[_bit_words(ranks) :]
     sums = tuple(from_limbs(limbs[start : start + LIMBS]) for start in range(0, len(limbs), LIMBS))
     h, squared, stale, refused, presence, copies, nans, infs = head
@@ -111,6 +113,16 @@ def decode(words: torch.Tensor, ranks: int) -> Packet:
         sums,
         squared % WORD,
     )
+
+
+def head_size(ranks: int) -> int:
+    """Words before the limbs."""
+    return HEADER + _bit_words(ranks)
+
+
+def bit_place(rank: int) -> tuple[int, int]:
+    """The word of the packet, and its bit, that say whether a rank (by its place in the group) is not finite."""
+    return HEADER + rank // BITS_PER_WORD, rank % BITS_PER_WORD
 
 
 def _ranks_of(bits: Sequence[int]) -> tuple[int, ...]:

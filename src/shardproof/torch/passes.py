@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from shardproof.sums.kernels import Format, Kernel, Tally, largest, powers, scale, tally
+from shardproof.torch import device
 from shardproof.torch.collecting import Columns, Local
 from shardproof.torch.gradients import FORMATS, format_of, is_one_region, pieces, place
 
@@ -89,9 +90,20 @@ def _batches(values: Chosen) -> Iterator[Memory]:
             yield Memory({format_of(copied): [copied.data_ptr()]}, {format_of(copied): [copied.numel()]})
 
 
+def _split(values: Chosen) -> tuple[list[Tensor], Chosen]:
+    """What the kernels of a GPU take where it lies, and the rest."""
+    there, others = device.split(values.tensors if "cpu" in device.KINDS else values.others)
+    if not there:
+        return there, values
+    if len(there) + len(others) == len(values.tensors):
+        return there, chosen_of(others)
+    return there, replace(values, others=others)
+
+
 def add_up(kernel: Kernel, values: Chosen, order: int) -> Tally:
     """The exact sum of |value|**order, order 1 or 2, and the non-finite counts."""
-    found, threads = Tally(), torch.get_num_threads()
+    there, values = _split(values)
+    found, threads = device.add_up(there, order), torch.get_num_threads()
     for batch in _batches(values):
         for form, addresses in batch.addresses.items():
             found = found.merge(tally(kernel, form, addresses, batch.counts[form], 1 if order == 1 else 2, threads))
@@ -109,7 +121,8 @@ def add_up_powers(kernel: Kernel, values: Chosen, p: float, exponent: int) -> Ta
 
 def largest_magnitude(kernel: Kernel, values: Chosen) -> float:
     """The largest finite magnitude; 0.0 for no values."""
-    found, threads = 0.0, torch.get_num_threads()
+    there, values = _split(values)
+    found, threads = device.largest(there).magnitude, torch.get_num_threads()
     for batch in _batches(values):
         for form, addresses in batch.addresses.items():
             found = max(found, largest(kernel, form, addresses, batch.counts[form], threads).magnitude)
@@ -118,14 +131,15 @@ def largest_magnitude(kernel: Kernel, values: Chosen) -> float:
 
 def scale_all(kernel: Kernel, values: Chosen, factor: float) -> None:
     """Multiply in place: element = float64(value) x factor, rounded once to its dtype; each memory once."""
-    once = _once(values)
+    there, once = _split(_once(values))
+    device.scale(there, factor)
     threads = torch.get_num_threads()
     for form, addresses in once.memory.addresses.items():
         scale(kernel, form, addresses, once.memory.counts[form], factor, threads)
     for tensor in once.others:
         for piece in pieces(tensor):
             _scale_copy(kernel, piece, factor, threads)
-    torch.autograd.graph.increment_version(once.tensors)
+    torch.autograd.graph.increment_version([*there, *once.tensors])
 
 
 def _once(values: Chosen) -> Chosen:

@@ -113,11 +113,12 @@ def _tables(parts: Sequence[Part], device: torch.device) -> list[tuple[Format, T
     for form, rows in found.items():
         addresses, counts, slots = zip(*rows, strict=True)
         ends = list(accumulate(-(-count // (BLOCK * BLOCKS)) for count in counts))
-        tables.append((form, _uploaded(torch.tensor([addresses, counts, ends, slots]), device), ends[-1]))
+        tables.append((form, uploaded(torch.tensor([addresses, counts, ends, slots]), device), ends[-1]))
     return tables
 
 
-def _uploaded(table: Tensor, device: torch.device) -> Tensor:
+def uploaded(table: Tensor, device: torch.device) -> Tensor:
+    """A host tensor on its way to `device`."""
     # From pinned memory, which the allocator gives to nobody else before the copy has ended, the host does not wait.
     return table.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else table
 
