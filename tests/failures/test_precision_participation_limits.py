@@ -4,8 +4,15 @@ import math
 
 import pytest
 
-from shardproof.failures.mechanism import folders_named, function_of, load_mechanism, member_of, members_folder
-from shardproof.failures.roles import sources, try_variant
+from shardproof.failures.mechanism import (
+    checks_of,
+    folders_named,
+    function_of,
+    load_mechanism,
+    member_of,
+    members_folder,
+)
+from shardproof.failures.roles import observe, sources, try_variant
 
 NAN, INF = math.nan, math.inf
 FAMILIES = ("precision-and-non-finite", "participation", "layout-and-limits")
@@ -308,3 +315,14 @@ def test_the_role_rules_hold_for_many_variants(slug):
     assert set(sources(mechanism, member)) >= {"failing", "unsuccessful"}
     for n in (*range(1, 13), 96, 97, 250, 999, 1000):
         assert try_variant(mechanism, n, member) == [], n
+
+
+@pytest.mark.parametrize("slug", MECHANISMS)
+def test_only_checks_that_say_so_are_blind(slug):
+    folder = MECHANISMS[slug].folder
+    solves = [function_of(folder / f"{role}.py", "solve") for role in ("failing", "unsuccessful")]
+    for n in range(1, 13):
+        checks = checks_of(folder / "checks.py", n)
+        passed = [[row.passed for row in observe(solve, checks)] for solve in solves]
+        for check, *both in zip(checks, *passed, strict=True):
+            assert all(both) == check.label.endswith("cannot reveal the error"), (n, check.label)

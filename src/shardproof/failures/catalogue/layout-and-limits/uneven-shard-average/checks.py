@@ -14,14 +14,14 @@ def unpadded(shards, result, expected):
 
 
 def checks(n):
-    m, at = 1 + n % 97, 8 - n % 3
+    m, at = 1 + n % 97, 8 + n % 3
     line = [m * each for each in range(12)]
     five = [m, 2 * m, 4 * m, 8 * m, 16 * m]
     stale = 9 * m + n % 5
     padded, zeros = [[3 * m], [4 * m, 0, stale]], [[2 * m, 4 * m, 0, 0]]
     both = [[2 * m, 4 * m], [6 * m, stale]]
     return [
-        ("eight and fewer rows", *unpadded(cut(line, at), "mean", rounded(Fraction(11 * m, 2)))),
+        ("eight rows or more beside fewer", *unpadded(cut(line, at), "mean", rounded(Fraction(11 * m, 2)))),
         ("an empty shard", *unpadded([[m, 3 * m], []][:: 1 if n % 2 else -1], "mean", 2 * m)),
         ("means of the backward pass", *unpadded([[m, m, m], [5 * m]], "mean", 2 * m)),
         ("five entries over four ranks", *unpadded(cut(five, 2, 4, 5), "mean", rounded(Fraction(31 * m, 5)))),

@@ -17,7 +17,7 @@ def checks(n):
     m, world = 1 + n % 97, 2 + n % 4
     one = turned([[3 * m, 4 * m], *[[] for _ in range(world - 1)]], n)
     first = turned([[], [2 * m], [m, 2 * m]], n)
-    expert = turned([[m, m, 4 * m], [m, m], []][: 2 + n % 2], n)
+    expert = turned([[m, m, 4 * m], *[[m, m]] * (n % 2), []], n)
     square = sum(value * value for values in expert for value in values)
     return [
         ("one rank has gradients", (one, 2), ended(world, 5 * m)),
