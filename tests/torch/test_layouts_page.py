@@ -1,18 +1,28 @@
 """The examples of docs/layouts.md run on as many ranks as their headings say and print what is shown.
 
-`python -m tests.torch.test_layouts_page` runs them and writes what they print into the page.
+`python -m tests.torch.test_layouts_page` runs them and writes what they print, and the registry's table, into the page.
 """
 
 import contextlib
 import functools
 import io
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tests.ranks import on_ranks
 
+from shardproof.audit.layouts import LAYOUTS, QUICK
+
 pytestmark = pytest.mark.processes
+
+START = 'dist.init_process_group("gloo")\n'
+"""What the page's ranks begin with; the tests' ranks have begun already."""
+
+REGISTRY = re.compile(r"(?<=<!-- registry -->\n).*?(?=<!-- end of registry -->)", re.DOTALL)
 
 PAGE = Path(__file__).parents[2] / "docs" / "layouts.md"
 SECTION = re.compile(
@@ -30,9 +40,21 @@ def prelude():
     return re.search(r"```python\n(.+?)```", page(), re.DOTALL).group(1)
 
 
+def table():
+    """The registry's layouts as a table of the page."""
+    rows = [
+        f"| {layout.name} | {layout.world_size} | {' x '.join(layout.axes) or 'none'} | "
+        f"{'q' if layout.name in QUICK else ''} | {layout.title} |\n"
+        for layout in LAYOUTS.values()
+    ]
+    return "".join(["| layout | ranks | axes | quick | what |\n", "|---|---|---|---|---|\n", *rows])
+
+
 def ran(rank, code):
     """What a rank prints when it runs the code, and the norm that it gets."""
-    names = {"rank": rank, "__name__": "layouts"}
+    assert code.count(START) == 1
+    code = code.replace(START, "")
+    names = {"__name__": "layouts"}
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(compile(code, f"docs/layouts.md on rank {rank}", "exec"), names)
     return out.getvalue(), float(names["norm"])
@@ -64,7 +86,32 @@ def test_an_example_prints_what_is_shown(section):
 def test_every_example_is_run():
     """One section for each heading of the page, and as many as there are layouts."""
     headings = re.findall(r"^## ", page(), re.MULTILINE)
-    assert len(headings) == len(list(SECTION.finditer(page()))) == 12
+    assert len(headings) - 1 == len(list(SECTION.finditer(page()))) == 12, "all but the registry's"
+
+
+def test_the_registrys_table_is_that_of_the_code():
+    """Name, ranks, axes and title of every layout."""
+    assert REGISTRY.search(page())[0] == table()
+
+
+def test_an_example_runs_by_the_command_that_the_page_shows(tmp_path):
+    """The prelude and the first example as a file of their own, started by torchrun."""
+    first = next(SECTION.finditer(page()))
+    (tmp_path / "example.py").write_text(prelude() + "\n" + first["code"], encoding="utf-8")
+    assert f"torchrun --standalone --nproc-per-node {first['ranks']} example.py" in page()
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", first["ranks"]]
+    done = subprocess.run(
+        [*command, "example.py"],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    for line in first["printed"].splitlines():
+        assert line in done.stdout
 
 
 if __name__ == "__main__":
@@ -73,4 +120,4 @@ if __name__ == "__main__":
         whole = re.sub(r"\n```text\n.*?```\n", "", section[0], flags=re.DOTALL)
         return f"{whole}\n```text\n{run(section)[0]}```\n"
 
-    PAGE.write_text(SECTION.sub(filled, page()), encoding="utf-8")
+    PAGE.write_text(REGISTRY.sub(lambda old: table(), SECTION.sub(filled, page())), encoding="utf-8")
