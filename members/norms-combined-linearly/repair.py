@@ -10,6 +10,8 @@ def resolved(part):
         return [value for rank in ranks for value in rank]
     if part["lies"] == "copies":
         return next((rank for rank in ranks if rank), [])
+    if part["lies"] == "again":
+        return []
     summed = [math.fsum(values) for values in zip(*ranks)]
     return [value / len(ranks) for value in summed] if part["lies"] == "mean" else summed
 

@@ -1,5 +1,6 @@
 """A layout as parts of ranks: the norm is whole along some axes, and combined over the others by the program."""
 
+from collections import Counter
 from itertools import product
 from math import isfinite
 
@@ -26,13 +27,16 @@ def readings(cell):
 def expressible(cell):
     finite = all(isfinite(value) for piece in pieces(cell) for value in piece.values or ())
     summands = any(how == "partial" for piece in pieces(cell) for how in piece.on.values())
-    # Two parameters of one rank for the same elements are neither copies on other ranks nor other elements.
-    twice = any(len({e for e, _ in held}) < len(held) for held in map(held_by, cell.ranks))
-    return finite and not summands and not twice and cell.norm_type > 0 and cell.limit >= 0
+    return finite and not summands and cell.norm_type > 0 and cell.limit >= 0
 
 
 def held_by(rank):
-    return [pair for piece in rank.pieces for pair in elements(piece)]
+    """Each element with its gradient, numbered by how many parameters of this rank hold it before."""
+    met, numbered = Counter(), []
+    for element, value in (pair for piece in rank.pieces for pair in elements(piece)):
+        numbered.append(((met[element], element), value))
+        met[element] += 1
+    return numbered
 
 
 def parts_of(cell, axes):
@@ -46,11 +50,11 @@ def parts_of(cell, axes):
             gradient[element] = times(value, power)
             holders.setdefault(element, set()).add(place)
     parts = {}
-    for element, value in gradient.items():
-        held = tuple(sorted(holders[element]))
-        part = parts.setdefault(held if len(held) > 1 else (), {"lies": "distinct", "ranks": [[] for _ in places]})
-        if len(held) > 1:
-            part["lies"] = "copies"
+    for (number, element), value in gradient.items():
+        held = tuple(sorted(holders[number, element]))
+        lies = "again" if number else "copies" if len(held) > 1 else "distinct"
+        # One part holds all that lies at a single place each; copies need a part for each set of places.
+        part = parts.setdefault((lies, held if lies == "copies" else ()), {"lies": lies, "ranks": [[] for _ in places]})
         for place in held:
             part["ranks"][place].append(value)
     return list(parts.values()) or [{"lies": "distinct", "ranks": [[] for _ in places]}]

@@ -22,6 +22,7 @@ def checks(n):
     reduce = ["sum", "mean"][n % 2]
     two = [distinct(*turned([[3 * m], [4 * m]], n))]
     dense = {"lies": "copies", "ranks": [[6 * m], [6 * m]]}
+    again = {"lies": "again", "ranks": turned([[3 * m], []], n)}
     mean = {"lies": "mean", "ranks": turned([[3 * m, 0], [-3 * m, 4 * m]], n)}
     # 3 ** 3 + 4 ** 3 + 5 ** 3 is 6 ** 3.
     cubes = [distinct(*turned([[3 * m], [4 * m, 5 * m]], n))]
@@ -33,6 +34,7 @@ def checks(n):
         ("order 3", (cubes, 3, 2 * m, reduce), ended(6 * m, 2 * m)),
         ("norms that are no integers", (uneven, 2, 5 * k, "mean"), {"norm": root(120 * k * k), "factor": factor}),
         ("copies beside experts", ([dense, distinct([8 * m], [0])], 2, 5 * m, reduce), ended(10 * m, 5 * m)),
+        ("a tensor under two names", ([*two, again], 2, m, reduce), ended(5 * m, m)),
         ("the mean of two local gradients", ([mean], 2, m, "mean"), ended(2 * m, m)),
         ("order 1: cannot reveal an addition of norms", (two, 1, m, "sum"), ended(7 * m, m)),
         ("order inf: cannot reveal the largest norm", (two, INF, m, reduce), ended(4 * m, m)),
