@@ -266,3 +266,39 @@ def wrong_marks(rank):
 def test_a_wrong_mark_is_found_by_comparing_copies():
     """`check_copies` refuses what is marked a copy and is none; nothing is touched."""
     assert on_ranks(2, wrong_marks) == [[3.0], [4.0]]
+
+
+def grouped(rank):
+    from shardproof.torch import clip_grad_norm_, from_megatron
+
+    # The last stage has the multi-token-prediction head; the first has no parameter of that group.
+    held = [{"a": marked([3.0, 0.0])}, {"b": marked([0.0, 4.0]), "mtp": marked([6.0, 8.0], grad_norm_group="mtp")}]
+    model = module(**held[rank])
+    layout = from_megatron(model, mesh_of(pp=2))
+    norms = clip_grad_norm_(model, 1.0, **layout)
+    return {name: float(each) for name, each in norms.items()}, {
+        n: p.grad.tolist() for n, p in model.named_parameters()
+    }
+
+
+def test_a_gradient_norm_group_is_clipped_by_its_own_norm():
+    """As Megatron does it: 5 for all others, 10 for the group; also a rank without the group knows of it."""
+    (norms, first), (other_norms, last) = on_ranks(2, grouped)
+    assert norms == other_norms == {"main": 5.0, "mtp": 10.0}
+    assert (first, last) == (
+        {"a": torch.tensor([0.6, 0.0]).tolist()},
+        {"b": torch.tensor([0.0, 0.8]).tolist(), "mtp": torch.tensor([0.6, 0.8]).tolist()},
+    )
+
+
+def bad_group(rank):
+    from shardproof import InvalidTypeError
+    from shardproof.torch import from_megatron
+
+    model = module(a=marked([3.0], grad_norm_group=[None, 7][rank]))
+    with pytest.raises(InvalidTypeError, match=r"grad_norm_group of a to be None or a name .* got 7 \(int\)"):
+        from_megatron(model, mesh_of(pp=2))
+
+
+def test_a_group_that_is_no_name_is_refused_on_all_ranks():
+    on_ranks(2, bad_group)

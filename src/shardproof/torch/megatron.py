@@ -30,6 +30,9 @@ MEANING = {
 }
 """What an absent attribute means in Megatron."""
 
+MAIN = "main"
+"""The group of parameters without a `grad_norm_group`, where others have one."""
+
 SHOWN = 5
 
 
@@ -56,6 +59,13 @@ class _Marks:
     expert: bool
     embedding: str
     absent: tuple[str, ...]
+    group: str
+
+
+class MegatronLayout(Layout, total=False):
+    """What `from_megatron` returns: keyword arguments of `clip_grad_norm_`."""
+
+    groups: Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,7 @@ def from_megatron(
     data: Axes = ("dp", "cp", "edp"),
     tied: Sequence[Sequence[str]] = (),
     strict: bool = False,
-) -> Layout:
+) -> MegatronLayout:
     """Return the keyword arguments of `clip_grad_norm_` and `ClipPlan` that Megatron's marks on parameters stand for.
 
     | attribute | True | False | absent |
@@ -95,8 +105,9 @@ def from_megatron(
 
     A collective call of all ranks: the copy of an embedding has another name than its first copy, which is marked
     `shared_embedding` (before that mark existed, `is_embedding_or_output_parameter`) on another rank. Megatron does not
-    put these marks on its fp32 main parameters: name the pair in `tied` when clipping those. `grad_norm_group` is not
-    read; `groups=` of `clip_grad_norm_` does what it does.
+    put these marks on its fp32 main parameters: name the pair in `tied` when clipping those. Parameters with a
+    `grad_norm_group` are clipped by the norm of their group alone, all others by that of the group "main"; where no
+    rank has such a mark there are no groups.
 
     Args:
         parameters: this rank's parameters, as they are passed to `clip_grad_norm_`, with Megatron's attributes.
@@ -111,24 +122,37 @@ def from_megatron(
         strict: refuse parameters that lack `tensor_model_parallel` or `allreduce` where it matters.
 
     Returns:
-        A dict with mesh, group, placements, tied and shape; pass it as `clip_grad_norm_(parameters, limit, **layout)`.
+        A dict with mesh, group, placements, tied, shape and, where there are any, groups; pass it as
+        `clip_grad_norm_(parameters, limit, **layout)`, with one limit or one for each group.
 
     Raises:
         PlacementError: an axis without a role, a shared copy whose first copy cannot be found, a parameter whose
             placement these attributes do not say; with strict an absent attribute. On every rank.
-        InvalidTypeError: an attribute is no bool.
+        InvalidTypeError: an attribute is no bool, or `grad_norm_group` is no text.
     """
     here = world(mesh, group)
     said = _attempt(parameters, mesh, (tensor, pipeline, expert, expert_tensor, data), strict=strict)
     read, told = _together(here, said)
     _warn(read.marks)
-    return {
+    groups = _groups(read, {name for each in told for name in each.groups})
+    layout: MegatronLayout = {
         "mesh": mesh,
         "group": group,
         "placements": {Exactly(name): _words(marks, read.roles) for name, marks in read.marks.items()},
-        "tied": [*tied, *_tie(told, {name for names in tied for name in names})],
+        "tied": [*tied, *_tie([each.holders for each in told], {name for names in tied for name in names})],
         "shape": _shapes(read),
     }
+    if groups:
+        layout["groups"] = groups
+    return layout
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What one rank tells the others: its embeddings, and the gradient-norm groups that it has."""
+
+    holders: tuple[_Holder, ...]
+    groups: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -153,9 +177,9 @@ def _attempt(
         return error
 
 
-def _together(here: World, said: _Read | ShardproofError) -> tuple[_Read, list[list[_Holder]]]:
-    """This rank's reading and every rank's embeddings; raises on all ranks what was raised on any."""
-    told = gather(here, said if isinstance(said, ShardproofError) else _embeddings(said))
+def _together(here: World, said: _Read | ShardproofError) -> tuple[_Read, list[_Told]]:
+    """This rank's reading and what every rank tells; raises on all ranks what was raised on any."""
+    told = gather(here, said if isinstance(said, ShardproofError) else _telling(said))
     errors = {rank: each for rank, each in zip(here.ranks, told, strict=True) if isinstance(each, ShardproofError)}
     if isinstance(said, ShardproofError):
         raise said
@@ -214,6 +238,7 @@ def _marks(name: str, parameter: Tensor, roles: _Roles) -> _Marks:
         expert=expert,
         embedding=_embedding(name, parameter, shared=shared),
         absent=tuple(each for each, matters in needed.items() if matters and not hasattr(parameter, each)),
+        group=_group(name, parameter),
     )
 
 
@@ -235,6 +260,29 @@ def _flag(name: str, parameter: Tensor, attribute: str, *, default: bool = False
     if not isinstance(value, bool):
         raise InvalidTypeError(f"Expected {attribute} of {name} to be a bool, got {value!r} ({type(value).__name__}).")
     return value
+
+
+def _group(name: str, parameter: Tensor) -> str:
+    """The gradient-norm group of a parameter, "" for none."""
+    group = getattr(parameter, "grad_norm_group", None)
+    if group is None:
+        return ""
+    if not isinstance(group, str) or group in ("", MAIN):
+        raise InvalidTypeError(
+            f"Expected grad_norm_group of {name} to be None or a name other than {MAIN!r}, got {group!r} "
+            f"({type(group).__name__})."
+        )
+    return group
+
+
+def _groups(read: _Read, names: set[str]) -> dict[str, list[str]]:
+    """The argument `groups`, the same names on every rank; nothing where no rank has a marked parameter."""
+    if not names:
+        return {}
+    members: dict[str, list[str]] = {each: [] for each in (*sorted(names), MAIN)}
+    for name, marks in read.marks.items():
+        members[marks.group or MAIN].append(Exactly(name))
+    return members
 
 
 def _embedding(name: str, parameter: Tensor, *, shared: bool) -> str:
@@ -296,12 +344,13 @@ def _warn(marks: Mapping[str, _Marks]) -> None:
 # ---- tied embeddings
 
 
-def _embeddings(read: _Read) -> list[_Holder]:
-    return [
+def _telling(read: _Read) -> _Told:
+    holders = (
         _Holder(name, tuple(each.shape), read.marks[name].embedding)
         for name, each in read.listed.tensors
         if read.marks[name].embedding
-    ]
+    )
+    return _Told(tuple(holders), frozenset(each.group for each in read.marks.values() if each.group))
 
 
 def _tie(told: Sequence[Sequence[_Holder]], named_already: Collection[str]) -> list[tuple[str, ...]]:
