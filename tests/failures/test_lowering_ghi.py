@@ -55,6 +55,7 @@ CELLS = {
     "empty rank": cell([piece([3, 4])], [], limit=1),
     "no gradients on one rank": cell([piece([3, 4])], [without_gradient(2)], limit=1),
     "padding": cell([piece([3])], [piece([4, 9, 0], start=1, padding=2)], limit=1),
+    "padding of copies": cell(*[[piece([3, 4, 12], how="replicate", padding=1)]] * 2, limit=1),
     "order inf": cut([3, -7], [2, 8], 4, order=math.inf),
     "order inf, empty rank": cell([piece([3, -7])], [], limit=3.5, order=math.inf),
     "order 1": cut([3], [-4], 3.5, order=1.0),
@@ -326,6 +327,13 @@ SAID = [
         "padding",
         "a buffer is what a rank owns, and its padding",
         [returned(math.sqrt(106), [3 / math.sqrt(106)]), returned(math.sqrt(106), [4 / math.sqrt(106), 9, 0])],
+    ),
+    (
+        "uneven-shard-average",
+        "unsuccessful",
+        "padding of copies",
+        "a buffer is what a rank owns, and its padding",
+        [returned(13, [3 / 13, 4 / 13, 12])] * 2,
     ),
 ]
 
