@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardproof.audit.fixtures import base_gradients, fixtures, local_norms, partial_norms
+from shardproof.audit.fixtures import FAR, SHARED, base_gradients, fixtures, local_norms, partial_norms
 from shardproof.audit.layouts import (
     DEMO,
     LAYOUTS,
@@ -117,6 +117,7 @@ def test_fixtures_of_the_strict_profile_come_last_and_hold_what_their_names_say(
     assert [call.profile for call in calls] == sorted(call.profile for call in calls)
     assert {call.name for call in calls if call.profile == "core"} <= {
         "over",
+        "far-over",
         "between",
         "between-axes",
         "under",
@@ -135,6 +136,19 @@ def test_fixtures_of_the_strict_profile_come_last_and_hold_what_their_names_say(
             if any(map(found, row))
         ]
         assert len(holders) == 1
+
+
+def test_the_shared_fixture_is_the_same_numbers_everywhere():
+    for layout in LAYOUTS.values():
+        call = next(call for call in fixtures(layout) if call.name == "shared")
+        assert sorted(value for row in call.gradients.values() for value in row if value) == sorted(SHARED)
+
+
+def test_the_far_limit_lies_below_the_root_mean_square():
+    for layout in LAYOUTS.values():
+        call = next(call for call in fixtures(layout) if call.name == "far-over")
+        count = sum(len(row) for row in call.gradients.values())
+        assert call.limit * count**0.5 < call.limit * FAR
 
 
 def test_a_value_that_is_not_finite_lies_on_as_few_ranks_as_can_be():

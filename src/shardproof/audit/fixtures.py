@@ -21,6 +21,12 @@ Gradients = dict[str, tuple[float, ...]]
 HUGE: Final = 2.0**83
 TINY: Final = 2.0**-83
 
+# Exact in every dtype; their norm is irrational, so that a root of rounded parts shows in its last bits.
+SHARED: Final = (1.5, -2.25, 3.0, 0.625, -1.125, 2.0, 4.5, -0.875)
+
+# Below the root mean square of any layout's gradient, which some take for the norm.
+FAR: Final = 32.0
+
 _FREE = 4  # By Lagrange, four squares reach any rest; so four elements make the norm an integer.
 
 
@@ -81,11 +87,12 @@ def _core(layout: Layout, gradients: Gradients, norm: float) -> list[FixturePlan
     above = 2 * global_norm(list(full.values()))
     calls = [
         FixturePlan(name="over", title="limit is half the norm", limit=norm / 2, gradients=gradients),
+        FixturePlan(name="far-over", title="limit is a 32nd of the norm", limit=norm / FAR, gradients=gradients),
         FixturePlan(name="under", title="limit is twice the norm", limit=above, gradients=full),
         FixturePlan(name="at", title="limit is the norm", limit=norm, gradients=gradients),
         FixturePlan(name="zero-gradient", title="every gradient is zero", limit=1.0, gradients=zeros),
     ]
-    return calls[:1] + _between(layout, gradients, norm) + calls[1:]
+    return calls[:2] + _between(layout, gradients, norm) + calls[2:]
 
 
 def _between(layout: Layout, gradients: Gradients, norm: float) -> list[FixturePlan]:
@@ -118,20 +125,33 @@ def _strict(layout: Layout, gradients: Gradients, norm: float) -> list[FixturePl
             ("tiny", "values near 1e-25, limit is half the norm", norm * TINY / 2, _scaled(gradients, TINY)),
         ]
     if layout.tensors:
+        calls += [("shared", "eight numbers, the same in every layout, and zeros", 100.0, _shared(layout, gradients))]
         calls += [
-            ("nan-one-rank", "one element, on as few ranks as hold one, is NaN", norm / 2, math.nan),
-            ("inf-one-rank", "one element, on as few ranks as hold one, is inf", norm / 2, math.inf),
+            (
+                f"{name}-one-rank",
+                f"one element, on as few ranks as hold one, is {word}",
+                norm / 2,
+                _with_rarest(layout, gradients, value),
+            )
+            for name, word, value in (("nan", "NaN", math.nan), ("inf", "inf", math.inf))
         ]
     return [
-        FixturePlan(
-            name=name,
-            title=title,
-            limit=limit,
-            gradients=values if isinstance(values, dict) else _with_rarest(layout, gradients, values),
-            profile="strict",
-        )
+        FixturePlan(name=name, title=title, limit=limit, gradients=values, profile="strict")
         for name, title, limit, values in calls
     ]
+
+
+def _shared(layout: Layout, gradients: Gradients) -> Gradients:
+    """The shared numbers, spread over the elements that every rank trains; all else is zero."""
+    idle = set(_idle_elements(layout))
+    places = [
+        (name, index) for name, row in gradients.items() for index in range(len(row)) if (name, index) not in idle
+    ]
+    values = {name: [0.0] * len(row) for name, row in gradients.items()}
+    for position, value in enumerate(SHARED):
+        name, index = places[position * len(places) // len(SHARED)]
+        values[name][index] = value
+    return {name: tuple(row) for name, row in values.items()}
 
 
 def _scaled(gradients: Gradients, factor: float) -> Gradients:

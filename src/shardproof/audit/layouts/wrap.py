@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 import torch.distributed as dist
@@ -72,23 +73,25 @@ def _fsdp2(layout: Layout, rank: int, mesh: DeviceMesh | None, groups: Groups) -
         if held(tensor, where) and not set(layout.fsdp) <= set(told(layout, tensor))
         for name in local_names(tensor, where)
     }
-    try:
-        fully_shard(model, mesh=mesh[layout.fsdp], **({"ignored_params": ignored} if ignored else {}))
-    except TypeError as error:
-        raise LayoutUnavailableError(f"fully_shard of torch {torch.__version__} ignores no parameters") from error
+    if not ignored:
+        fully_shard(model, mesh=mesh[layout.fsdp])
+    elif "ignored_params" in inspect.signature(fully_shard).parameters:
+        fully_shard(model, mesh=mesh[layout.fsdp], ignored_params=ignored)
+    else:
+        raise LayoutUnavailableError(f"fully_shard of torch {torch.__version__} cannot leave parameters out")
     return model
 
 
 def _fsdp1(layout: Layout, rank: int, mesh: DeviceMesh | None, groups: Groups) -> nn.Module:
     from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
 
-    # Hybrid strategies take the group that cuts first and the group that copies second, inside out.
-    lines = tuple(groups[axis] for axis in reversed(layout.axes))
+    # A hybrid strategy takes the group that cuts first and the group that copies second, innermost axis first.
+    cuts, *copies = (groups[axis] for axis in reversed(tuple(layout.axes)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # FSDP1 is deprecated
         return FullyShardedDataParallel(
             _original(layout),
-            process_group=lines if len(lines) > 1 else lines[0],
+            process_group=(cuts, copies[0]) if copies else cuts,
             sharding_strategy=ShardingStrategy[layout.strategy],
             use_orig_params=not layout.original,
             device_id=torch.device("cpu"),
@@ -136,8 +139,8 @@ def _part(layout: Layout, tensor: Tensor, where: Mapping[str, int], mesh: Device
     return distribute_tensor(part, mesh[tuple(lies)], placements)
 
 
-def _numbered(values: object) -> torch.Tensor:
-    return torch.tensor(list(values), dtype=torch.float32)  # type: ignore[call-overload]
+def _numbered(values: Iterable[int]) -> torch.Tensor:
+    return torch.tensor(list(values), dtype=torch.float32)
 
 
 def _mark(tensor: Tensor, where: Mapping[str, int], model: nn.Module) -> None:
