@@ -89,7 +89,7 @@ def decide(
     `packet` holds what the host knows: fingerprint, stale, refused, presence. All values lie on `device`.
     """
     order = 1 if asked.order == 1 else 2
-    words = _sent(encode(packet, here.size, width(here.group)), device)
+    words = _sent(encode(packet, here.size, max(width(here.group), made.count)), device)
     if exact:
         parts = [(dense(each), number) for number, tensors in enumerate(values.owned) for each in tensors]
         sums, counts = kernels().tallies(parts, made.count, order, device)
@@ -162,6 +162,9 @@ def dense(values: Tensor) -> Tensor:
 
 # ---- what the host hears later
 
+COPIES_DIFFER = "some copies of a slice had a gradient and others none; from now on this plan decides on the host"
+"""Who counts such a slice is found with a second exchange, which a call that does not wait cannot have."""
+
 
 @dataclass(frozen=True)
 class Pending:
@@ -199,7 +202,7 @@ class Pending:
         if not summed.agreed(self.here.size):
             return f"ranks called differently; this one with {self.said}"
         if summed.presence:
-            return "some copies of a slice had a gradient and others none; from now on this plan decides on the host"
+            return COPIES_DIFFER
         return None
 
 

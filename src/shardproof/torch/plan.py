@@ -293,7 +293,7 @@ class ClipPlan:
         if why is None:
             return
         self._rebuilds = bool(summed.stale)
-        if summed.presence:
+        if why == deferred.COPIES_DIFFER:
             self._device, self._waits = None, True
         deferred.raise_void(self._here, why)
 
