@@ -29,7 +29,7 @@ test: check ## check, then every test: the quick ones first, then those that sta
 test-hosts: $(VENV)/.tools ## the clip across four hosts in network namespaces; needs root and iproute2 (two minutes)
 	@$(BIN)/python -m pytest -q -rs tests/hosts/four_hosts.py
 
-bench: $(VENV)/.tools ## norms and clips beside torch's, as ratios in one run; needs an idle machine (some minutes)
+bench: $(VENV)/.tools ## norms and clips beside torch's, as ratios in one run, and a plot; needs an idle machine (some minutes)
 	@$(BIN)/python -m benchmarks.norm
 	@$(BIN)/python -m benchmarks.scale
 

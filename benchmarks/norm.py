@@ -22,6 +22,7 @@ import torch
 from benchmarks import peers, ranks
 from benchmarks.gpt2 import gradients
 from benchmarks.machine import machine, write
+from benchmarks.plot import write_plot
 from benchmarks.timing import Times, side_by_side
 from torch import Tensor, nn
 
@@ -332,7 +333,7 @@ def main() -> None:
     missed = [f"{row.work} ({row.threads} threads)" for row in found if row.target and row.ratio > row.target]
     print("targets missed: " + ("; ".join(missed) or "none"))
     target = write("norm", COMMAND, {**content, "rows": [asdict(row) for row in found]})
-    print(f"written to {target}", file=sys.stderr)
+    print(f"written to {target} and {write_plot(target)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

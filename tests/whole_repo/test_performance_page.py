@@ -33,3 +33,16 @@ def test_every_ratio_is_that_of_the_record():
         if ratio
     }
     assert page == record
+
+
+def test_the_picture_beside_a_record_shows_that_record():
+    """Bars, numbers and missed targets; a changed ratio changes the picture."""
+    from benchmarks.plot import svg
+
+    records = sorted((ROOT / "benchmarks" / "results").glob("norm_*.json"))
+    assert records
+    for path in records:
+        record = json.loads(path.read_text())
+        assert path.with_suffix(".svg").read_text() == svg(record)
+        record["rows"][0]["ratio"] *= 2
+        assert path.with_suffix(".svg").read_text() != svg(record)
