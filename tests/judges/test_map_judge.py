@@ -181,6 +181,7 @@ STATIC = {
     "an argument too few": ("checks.py", "([[n]], 0)", "([[n]],)", "1 arguments"),
     "a set as a value": ("checks.py", "[[0]])", "{0})", "plain value"),
     "a string for a float": ("checks.py", "[[0]])", '[["nan"]])', "pass the float"),
+    "an integer too large": ("checks.py", "[[0]])", "[[2**53]])", "larger than JSON carries"),
     "chance": ("checks.py", "def checks(n):", "import random\n\n\ndef checks(n):\n    n = random.random()", "differs"),
     "variants that are the same": ("checks.py", "def checks(n):", "def checks(n):\n    n = 1", "have the same checks"),
     "checks that raise": ("checks.py", "def checks(n):", "def checks(n):\n    n / 0", "ZeroDivisionError"),
@@ -205,6 +206,15 @@ def test_a_static_mistake_is_named_by_lint(what, tmp_path):
         edit(folder / file, before, after)
     said = lint_mechanism(folder, members)
     assert any(named in sentence for sentence in said), said
+
+
+def test_a_lowering_without_its_functions_is_named(tmp_path):
+    """Both functions, in a file that is Python."""
+    catalogue, members = copy_catalogue(tmp_path)
+    path = catalogue / "contracts" / "clip-shards" / "lowering.py"
+    for text, named in (("def readings(cell):\n    return {}\n", "no function predicted"), ("def", "no Python")):
+        path.write_text(text)
+        assert any(named in sentence for sentence in lint_mechanism(catalogue / FAMILY / SLUG, members))
 
 
 def test_lint_sees_equal_trees_stray_files_and_a_visible_check_that_is_held_back(tmp_path):

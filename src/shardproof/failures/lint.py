@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,8 @@ from shardproof.failures.values import NOT_FINITE, literal, plain
 SAMPLE = (1, 2, 3)
 UNFILLED = "FILL IN"
 """What `map new` leaves where an author has to write."""
+LARGEST = 2**53 - 1
+"""The largest integer that canonical JSON carries."""
 FILES = {"mechanism.toml", "failing.py", "unsuccessful.py", "checks.py", "__pycache__"}
 
 
@@ -80,7 +83,16 @@ def _lint_contract(contract: Contract) -> list[str]:
         said.append(f"{path}: arguments {list(says.arguments)} are not those of {says.solve}")
     if UNFILLED in says.text or any(UNFILLED in text for text in says.arguments.values()):
         said.append(f"{path}: it is not filled in")
-    return said
+    return said + (_lint_lowering(contract.lowering) if contract.lowering else [])
+
+
+def _lint_lowering(path: Path) -> list[str]:
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        return [f"{path}: no Python: {error}"]
+    there = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return [f"{path}: no function {name}" for name in ("readings", "predicted") if name not in there]
 
 
 def _lint_sources(mechanism: Mechanism, members: Path | None) -> list[str]:
@@ -131,28 +143,28 @@ def _lint_variant(n: int, checks: Sequence[Check], contract: Contract, fewest: i
 
 def _lint_values(check: Check, contract: Contract) -> list[str]:
     asked = len(contract.says.arguments)
-    said = (
-        []
-        if len(check.arguments) == asked
-        else [f"{len(check.arguments)} arguments, {contract.says.solve} has {asked}"]
-    )
+    given = len(check.arguments)
+    said = [] if given == asked else [f"{given} arguments, {contract.says.solve} has {asked}"]
     try:
         for value in (*check.arguments, check.expected):
             literal(value)
             plain(value)
     except TypeError as error:
         return [*said, str(error)]
-    if any(text in NOT_FINITE for text in _strings([*check.arguments, check.expected])):
-        said.append(f"a string {NOT_FINITE} is how JSON carries a float; pass the float")
+    for value in _leaves([*check.arguments, check.expected]):
+        if isinstance(value, str) and value in NOT_FINITE:
+            said.append(f"the string {value!r} is how JSON carries a float; pass the float")
+        if isinstance(value, int) and abs(value) > LARGEST:
+            said.append(f"the integer {value} is larger than JSON carries exactly; pass a float")
     return said
 
 
-def _strings(value: object) -> Iterable[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | dict):
+def _leaves(value: object) -> Iterable[object]:
+    if isinstance(value, list | dict):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _strings(item)
+            yield from _leaves(item)
+    else:
+        yield value
 
 
 def _text(checks: Sequence[Check]) -> str:
