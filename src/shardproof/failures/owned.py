@@ -46,6 +46,16 @@ def has_gradients(rank: Holds) -> bool:
     return any(elements(piece) for piece in rank.pieces)
 
 
+def has_tensors(rank: Holds) -> bool:
+    """Whether a parameter of a rank has a gradient, of zero elements or more."""
+    return any(piece.values is not None for piece in rank.pieces)
+
+
+def has_parameters(rank: Holds) -> bool:
+    """Whether a rank has a parameter, with a gradient or without."""
+    return bool(rank.pieces)
+
+
 def counting(cell: Cell, counts: Callable[[Holds], bool]) -> list[int]:
     """The ranks that own elements, and those that have nothing of what counts; ranks with nothing but copies are out.
 

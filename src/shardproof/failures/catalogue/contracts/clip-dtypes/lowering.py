@@ -4,6 +4,7 @@ from shardproof.failures.axes import clips, elements
 from shardproof.failures.owned import scaled
 
 FORMATS = ("float16", "bfloat16", "float32")
+KINDS = (("the gradients' format", None), ("float32", "float32"), ("bfloat16", "bfloat16"))
 GROUPS = {
     "one group": lambda rank, piece: "",
     "each rank": lambda rank, piece: str(rank),
@@ -19,7 +20,7 @@ def readings(cell):
         return {}
     named = {}
     for name, group_of in GROUPS.items():
-        for format_name, dtype in (("the gradients' format", None), ("float32", "float32"), ("bfloat16", "bfloat16")):
+        for format_name, dtype in KINDS if group_of else KINDS[:1]:
             groups = groups_of(cell, group_of, dtype)
             if all(group["dtype"] in FORMATS for group in groups):
                 named[f"{name}, in {format_name}"] = (groups, cell.limit)

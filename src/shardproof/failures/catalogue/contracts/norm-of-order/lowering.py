@@ -1,19 +1,32 @@
 """A layout as shards that the ranks own, empty where a rank has no gradients; the order is the call's."""
 
 from shardproof.failures.lowering import Ended
-from shardproof.failures.owned import counting, finite, has_gradients, owned, scaled, whole
+from shardproof.failures.owned import counting, finite, has_gradients, has_tensors, owned, scaled, whole
 
 
 def readings(cell):
     if not (finite(cell) and whole(cell) and cell.norm_type > 0 and cell.limit >= 0):
         return {}
+    named = {"empty is a rank without gradients": arguments_of(cell, has_tensors)}
+    # A program that raises does not say which shard was empty: only one kind of empty ranks can be told.
+    if all(map(has_tensors, cell.ranks)) or raising(cell) == [not has_gradients(rank) for rank in cell.ranks]:
+        named["empty is a rank whose gradients have no elements"] = arguments_of(cell, has_gradients)
+    return named
+
+
+def arguments_of(cell, has):
     shards = owned(cell)
-    ranks = [list(shards[index].values()) for index in counting(cell, has_gradients)]
-    return {"a shard is what a rank owns": (ranks, cell.norm_type, cell.limit)}
+    return [list(shards[index].values()) for index in counting(cell, has)], cell.norm_type, cell.limit
+
+
+def raising(cell):
+    """Whether each rank is the one that raises: for want of gradients, or else for want of elements."""
+    has = has_gradients if all(map(has_tensors, cell.ranks)) else has_tensors
+    return [not has(rank) for rank in cell.ranks]
 
 
 def predicted(cell, result):
-    """A rank without gradients is the one that raises; the others wait for it."""
+    """A rank that is empty raises; the others wait for it."""
     if "raises" not in result:
         return [scaled(rank, result["norm"], result["factor"]) for rank in cell.ranks]
-    return [Ended(outcome="hang" if has_gradients(rank) else "raised") for rank in cell.ranks]
+    return [Ended(outcome="raised" if empty else "hang") for empty in raising(cell)]

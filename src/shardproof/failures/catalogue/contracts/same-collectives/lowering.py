@@ -1,14 +1,23 @@
 """A layout as ranks that start one all-reduce, or not: for want of gradients, or for want of parameters."""
 
 from shardproof.failures.lowering import Ended
-from shardproof.failures.owned import counting, factor_of, finite, has_gradients, owned, scaled, whole
+from shardproof.failures.owned import (
+    counting,
+    factor_of,
+    finite,
+    has_gradients,
+    has_parameters,
+    has_tensors,
+    owned,
+    scaled,
+    whole,
+)
 
-
-def has_parameters(rank):
-    return any(piece.indices for piece in rank.pieces)
-
-
-LACKS = {"ranks without gradients": has_gradients, "ranks without parameters": has_parameters}
+LACKS = {
+    "ranks without parameters": has_parameters,
+    "ranks without gradients": has_tensors,
+    "ranks whose gradients have no elements": has_gradients,
+}
 
 
 def readings(cell):
@@ -22,7 +31,7 @@ def readings(cell):
 
 
 def predicted(cell, result):
-    # Ranks without parameters are some of those without gradients: as many ranks are the same ranks.
+    # Of the three kinds of ranks each holds those of the kind before: as many ranks are the same ranks.
     norms = next(
         dict(zip(ranks, result["norms"]))
         for ranks in (counting(cell, has) for has in LACKS.values())
