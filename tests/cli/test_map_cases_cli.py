@@ -127,6 +127,7 @@ def test_show_prints_a_case_in_the_order_of_its_page(shardproof):
     assert done.returncode == 0
     order = [
         "SP-00001 / norm-scope / local-shard-clip",
+        "Also published as FA-99266",
         "ROOT CAUSE",
         "Unsuccessful approach",
         "Case contract",

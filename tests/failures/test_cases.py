@@ -13,7 +13,7 @@ from shardproof.failures.cases import (
     registry_gaps,
     registry_problems,
     registry_since,
-    withdrawn,
+    retired,
     write_registry,
 )
 from shardproof.failures.mechanism import CATALOGUE, load_catalogue
@@ -88,7 +88,7 @@ def test_what_an_older_registry_held_is_still_there(registered):
     assert registry_since(entries, entries[:4]) == ["SP-00005 is gone: a case is withdrawn, never removed"]
     assert "named local-shard-clip variant 2" in registry_since(entries, changed(entries, 1, variant=9))[0]
     assert "lost an alias" in registry_since(entries, changed(entries, 0, aliases=()))[0]
-    gone = withdrawn(entries, "SP-00002", "it asked the wrong thing")
+    gone = retired(entries, "SP-00002", "withdrawn", "it asked the wrong thing")
     assert registry_since(entries, gone) == []
     assert "withdrawn and is active" in registry_since(gone, entries)[0]
 
@@ -106,8 +106,8 @@ def test_a_withdrawn_case_keeps_its_line_and_is_not_run(registered):
     """Its id is never given again, and naming it says why it is gone."""
     path, entries, mechanisms = registered
     with pytest.raises(RegistryError, match="a reason"):
-        withdrawn(entries, "SP-00005", None)
-    write_registry(withdrawn(entries, "SP-00005", "its fixture was not exact"), path)
+        retired(entries, "SP-00005", "withdrawn", None)
+    write_registry(retired(entries, "SP-00005", "withdrawn", "its fixture was not exact"), path)
     assert [n for chosen in choose([], catalogue=path.parent) for _, n in chosen.variants] == [1, 2, 3, 4]
     with pytest.raises(ValueError, match="withdrawn: its fixture was not exact"):
         choose(["SP-00005"], catalogue=path.parent)
@@ -115,6 +115,14 @@ def test_a_withdrawn_case_keeps_its_line_and_is_not_run(registered):
     edit(path.parent / FAMILY / SLUG / "mechanism.toml", "[1, 2, 3, 4, 5]", "[1, 2, 3]")
     gaps = registry_gaps(read_registry(path), load_catalogue(path.parent))
     assert gaps == [f"SP-00004: {SLUG} variant 4 is not in the catalogue; withdraw it"]
+
+
+def test_a_deprecated_case_is_still_run(registered):
+    """It says why it should not be built upon; its id still names it."""
+    path, entries, _ = registered
+    write_registry(retired(entries, "SP-00002", "deprecated", "a better fixture is there"), path)
+    assert choose(["SP-00002"], catalogue=path.parent)[0].variants == (("SP-00002", 2),)
+    assert read_registry(path)[1].reason == "a better fixture is there"
 
 
 def test_names_choose_cases(registered):

@@ -152,8 +152,8 @@ def test_a_killed_run_goes_on_where_it_stopped(copied, tmp_path):
     with (out / RESULTS).open("ab") as file:
         file.write(before.splitlines()[0][:100])
     done = subprocess.run(asked, env=environment, capture_output=True, check=False, timeout=100)
-    assert done.returncode == 0, done.stderr
-    results = read_results(out / RESULTS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = list(read_results(out / RESULTS))
     assert sorted(result.variant for result in results) == list(range(1, 25))
     assert (out / RESULTS).read_bytes().count(b"\n") == 24
     assert (out / RESULTS).read_bytes().startswith(before[: before.rindex(b"\n") + 1])
@@ -162,12 +162,17 @@ def test_a_killed_run_goes_on_where_it_stopped(copied, tmp_path):
 
 
 def test_a_finished_folder_starts_anew_and_a_foreign_one_is_refused(copied, tmp_path):
-    """A summary marks the end; a line of another schema is an error, not skipped."""
+    """What did not hold is dropped and run again; a summary marks the end; a line of another schema is an error."""
     out = tmp_path / "out"
     out.mkdir()
     found, _ = verified([plan(copied)])
     (out / RESULTS).write_text(found[0].model_dump_json() + "\n")
     assert set(resume(out)) == {found[0].key}
+    violated = found[0].model_copy(update={"verdict": "violated", "key": "0" * 64})
+    with (out / RESULTS).open("a") as file:
+        file.write(violated.model_dump_json() + "\n" + found[0].model_dump_json() + "\n")
+    assert set(resume(out)) == {found[0].key}
+    assert (out / RESULTS).read_text() == found[0].model_dump_json() + "\n"
     (out / SUMMARY).write_text("{}")
     assert resume(out) == {}
     assert not (out / RESULTS).exists()

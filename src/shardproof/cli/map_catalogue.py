@@ -17,7 +17,7 @@ from shardproof.failures.cases import (
     registry_gaps,
     registry_problems,
     registry_since,
-    withdrawn,
+    retired,
     write_registry,
 )
 from shardproof.failures.matrix import separation
@@ -68,22 +68,24 @@ def cases(
     assign: Annotated[
         bool, typer.Option("--assign", help="Give ids to variants that have none, after the last.")
     ] = False,
-    withdraw: Annotated[str | None, typer.Option(help="An id to withdraw; it is never used again.")] = None,
-    reason: Annotated[str | None, typer.Option(help="Why it is withdrawn, one line.")] = None,
+    withdraw: Annotated[str | None, typer.Option(help="An id to withdraw; it is run no more.")] = None,
+    deprecate: Annotated[str | None, typer.Option(help="An id to deprecate; it is still run.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why it is withdrawn or deprecated, one line.")] = None,
     against: Annotated[
         Path | None, typer.Option(help="An older registry; nothing of it may be gone or renumbered.")
     ] = None,
     catalogue: Annotated[Path, typer.Option(help="Where the catalogue lies.")] = CATALOGUE,
 ) -> None:
-    """Hold the registry of case ids against its rules and the catalogue; with --assign or --withdraw also change it.
+    """Hold the registry of case ids against its rules and the catalogue; with an option also change it.
 
     Exits 0 when all holds, 1 when an id is missing or gone, 4 when the registry breaks its own rules.
     """
     path = catalogue / REGISTRY
     with told():
         entries, mechanisms = read_registry(path), load_catalogue(catalogue)
-        if assign or withdraw:
-            entries = withdrawn(entries, withdraw, reason) if withdraw else entries
+        if assign or withdraw or deprecate:
+            entries = retired(entries, withdraw, "withdrawn", reason) if withdraw else entries
+            entries = retired(entries, deprecate, "deprecated", reason) if deprecate else entries
             entries = assigned(entries, _loaded(names, catalogue)) if assign else entries
             write_registry(entries, path)
         said = registry_problems(entries) + registry_gaps(entries, mechanisms)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, cast
@@ -11,7 +13,8 @@ import typer
 
 from shardproof.cli.exits import Exit
 from shardproof.cli.map_choices import MEMBERS, VARIANTS, CaseLevel, numbers, plain_console, told
-from shardproof.failures.kept import RESULTS, appender, cache_folder, resume, write_summary
+from shardproof.failures.cases import read_registry
+from shardproof.failures.kept import RESULTS, Before, appender, cache_folder, resume, write_summary
 from shardproof.failures.mechanism import members_folder
 from shardproof.failures.selection import choose, plans
 from shardproof.failures.verification import Effort, verify_cases
@@ -57,12 +60,11 @@ def verify(
     )
     with told():
         chosen = choose(names or [], numbers(variants) if variants else ())
+        repairs, cases = members or members_folder(), sum(len(one.variants) for one in chosen)
         summary = _run(
-            lambda sink, known: verify_cases(
-                plans(chosen, members or members_folder()), effort, sink=sink, known=known
-            ),
+            lambda sink, known: verify_cases(plans(chosen, repairs), effort, sink=sink, known=known),
             out,
-            as_json,
+            _saying(as_json, cases),
         )
     for line in [summary.model_dump_json()] if as_json else summary_lines(summary):
         typer.echo(line)
@@ -93,32 +95,39 @@ def show(
         typer.echo(cases[0].content.model_dump_json())
         typer.echo(found[0].model_dump_json())
     else:
-        render_case(cases[0].content, found[0], plain_console())
+        entry = next((one for one in read_registry() if one.id == cases[0].content.id), None)
+        render_case(cases[0].content, found[0], entry, plain_console())
     raise typer.Exit(EXITS[found[0].verdict])
 
 
-Verification = Callable[[Callable[[CaseResult], None], Mapping[str, CaseResult]], MapSummary]
+Verification = Callable[[Callable[[CaseResult], None], Mapping[str, Before]], MapSummary]
 
 
-def _run(verification: Verification, out: Path | None, as_json: bool) -> MapSummary:
-    """Run with results printed as they come and, where there is a folder, appended to its file."""
+def _run(verification: Verification, out: Path | None, said: Callable[[CaseResult], None]) -> MapSummary:
+    """Run with results said as they come and, where there is a folder, appended to its file first."""
     if out is None:
-        return verification(lambda result: _print(result, as_json), {})
+        return verification(said, {})
     known = resume(out)
     with (out / RESULTS).open("a", encoding="utf-8") as file:
         append = appender(file)
 
         def sink(result: CaseResult) -> None:
             append(result)
-            _print(result, as_json)
+            said(result)
 
-        for result in known.values():
-            _print(result, as_json)
         summary = verification(sink, known)
     write_summary(out, summary)
     return summary
 
 
-def _print(result: CaseResult, as_json: bool) -> None:
-    for line in [result.model_dump_json()] if as_json else result_lines(result):
-        typer.echo(line)
+def _saying(as_json: bool, cases: int) -> Callable[[CaseResult], None]:
+    """Print each result: its record, or what did not hold; on a terminal also how far it is."""
+    done = itertools.count(1)
+
+    def say(result: CaseResult) -> None:
+        for line in [result.model_dump_json()] if as_json else result_lines(result):
+            typer.echo(line)
+        if sys.stderr.isatty():
+            typer.echo(f"\r{next(done)} of {cases} cases\r", nl=False, err=True)
+
+    return say

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -106,15 +107,23 @@ def assigned(entries: Sequence[CaseEntry], mechanisms: Iterable[Mechanism]) -> t
     return tuple(result)
 
 
-def withdrawn(entries: Sequence[CaseEntry], name: str, reason: str | None) -> tuple[CaseEntry, ...]:
-    """The registry with one case withdrawn: its line stays, its id is never used again.
+def retired(
+    entries: Sequence[CaseEntry], name: str, state: Literal["deprecated", "withdrawn"], reason: str | None
+) -> tuple[CaseEntry, ...]:
+    """The registry with one case in another state: its line stays, its id is never used again.
+
+    Args:
+        entries: the registry.
+        name: the case's id.
+        state: deprecated cases are still run, withdrawn ones are not.
+        reason: why, in one line.
 
     Raises:
         RegistryError: there is no such case, or no reason is given.
     """
     if name not in {entry.id for entry in entries} or not reason:
         raise RegistryError(f"Expected the id of a case and a reason, got {name!r}, reason={reason!r}.")
-    change = {"state": "withdrawn", "reason": reason}
+    change = {"state": state, "reason": reason}
     return tuple(
         CaseEntry.model_validate(entry.model_dump() | change) if entry.id == name else entry for entry in entries
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -61,19 +62,30 @@ def _cache_file(folder: Path, key: str) -> Path:
     return folder / key[:2] / f"{key}.json"
 
 
-def read_results(path: Path) -> list[CaseResult]:
-    """Read a file of results, the last of each case; a last line that a kill cut short is left out.
+def read_results(path: Path) -> Iterator[CaseResult]:
+    """Read a file of results, one after the other; a last line that a kill cut short is left out.
 
     Raises:
         ResultsError: a whole line does not fit the schema.
     """
-    return list({result.id: result for result in _scan(path)[0].values()}.values())
+    return (result for _, result in _lines(path))
 
 
-def resume(folder: Path) -> dict[str, CaseResult]:
-    """What an earlier run left in `folder` before it was killed, by key; nothing where it had come to its end.
+@dataclasses.dataclass(frozen=True)
+class Before:
+    """What has to be known of a case that an earlier run verified; small, so that ten thousand need no memory."""
 
-    The file is cut after its last whole line, or removed where a finished run wrote it, so that it can be appended to.
+    runs: int
+    """The fewest times that one of its programs was run."""
+    programs: int
+    held_back: bool
+
+
+def resume(folder: Path) -> dict[str, Before]:
+    """What an earlier run that was killed left in `folder` and that held, by key.
+
+    The file is written again with these lines alone, to be appended to: what did not hold is run again, as it is with
+    the cache, and a line that was cut short is dropped. Where a finished run left its summary, all is begun anew.
 
     Raises:
         ResultsError: a line does not fit the schema.
@@ -85,32 +97,39 @@ def resume(folder: Path) -> dict[str, CaseResult]:
         if (folder / SUMMARY).exists():
             path.unlink(missing_ok=True)
             (folder / SUMMARY).unlink()
-        if not path.exists():
-            return {}
-        found, whole = _scan(path)
-        os.truncate(path, whole)
-        return found
+        return _keep_held(path) if path.exists() else {}
     except OSError as error:
         raise InvalidValueError(f"Expected a folder that can be written, got {folder}: {error.strerror}.") from error
 
 
-def _scan(path: Path) -> tuple[dict[str, CaseResult], int]:
-    """The results by key, and how many bytes the whole lines have."""
-    found: dict[str, CaseResult] = {}
-    whole = 0
+def _keep_held(path: Path) -> dict[str, Before]:
+    found: dict[str, Before] = {}
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("wb") as kept:
+        for line, result in _lines(path):
+            if result.verdict == "held" and result.key not in found:
+                runs = min(program.runs for program in result.programs)
+                found[result.key] = Before(runs, len(result.programs), result.repair == "held back")
+                kept.write(line)
+        kept.flush()
+        os.fsync(kept.fileno())
+    temporary.replace(path)
+    return found
+
+
+def _lines(path: Path) -> Iterator[tuple[bytes, CaseResult]]:
+    """Each whole line with its result; what a kill cut short is the last one."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):
-                break
+                return
             try:
                 result = CaseResult.model_validate_json(line)
             except ValidationError as error:
                 raise ResultsError(
                     f"Expected a case's result in {path}, line {number}: {error.errors()[0]['msg']}."
                 ) from None
-            found[result.key] = result
-            whole += len(line)
-    return found, whole
+            yield line, result
 
 
 def appender(file: IO[str]) -> Callable[[CaseResult], None]:

@@ -14,7 +14,7 @@ import rfc8785
 from shardproof.errors import InvalidValueError
 from shardproof.failures.mechanism import Check, Mechanism, Member, checks_from, function_of, member_of
 from shardproof.failures.render import calls_of, render, sha256
-from shardproof.failures.roles import WRONG, sources
+from shardproof.failures.roles import RULES, WRONG, sources
 from shardproof.failures.syntax import Parts, parts_of, shape_of
 from shardproof.failures.values import plain
 from shardproof.records.map import (
@@ -62,10 +62,10 @@ class Plan:
     broken: tuple[str, ...]
 
     def key(self, level: str) -> str:
-        """The digest over all that decides what a verification observes: content, programs, level, interpreter."""
+        """The digest over all that decides a verification: content, programs, level, interpreter, role rules."""
         here = f"{platform.python_implementation()} {platform.python_version()} {platform.machine()}"
         programs = [f"{program.role} {program.part} {program.sha256}" for program in self.programs]
-        return hashlib.sha256("\n".join([self.digest, level, here, *programs]).encode()).hexdigest()
+        return hashlib.sha256("\n".join([self.digest, level, here, f"rules {RULES}", *programs]).encode()).hexdigest()
 
 
 def load(mechanism: Mechanism, members: Path | None) -> Loaded:

@@ -13,6 +13,8 @@ from shardproof.failures.mechanism import Check, Mechanism, Member, checks_of, f
 from shardproof.failures.values import plain, same
 
 Role = Literal["failing", "unsuccessful", "repair"]
+RULES = 1
+"""The version of the role rules and of the judge; a change makes remembered verdicts old."""
 WRONG: tuple[Literal["failing"], Literal["unsuccessful"]] = ("failing", "unsuccessful")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from shardproof.failures.environment import environment
 from shardproof.failures.judge import judge_program, judge_roles, word
-from shardproof.failures.kept import cached, remember
+from shardproof.failures.kept import Before, cached, remember
 from shardproof.failures.plan import Plan
 from shardproof.failures.running import run_all
 from shardproof.isolation import Limits, Run
@@ -51,10 +51,13 @@ class _Tally:
     held_back: int = 0
     isolation: Isolation | None = None
 
-    def count(self, result: CaseResult) -> None:
-        self.words[result.verdict] = self.words.get(result.verdict, 0) + 1
-        self.programs += len(result.programs)
-        self.held_back += result.repair == "held back"
+    def count(self, verdict: str, programs: int, held_back: bool) -> None:
+        self.words[verdict] = self.words.get(verdict, 0) + 1
+        self.programs += programs
+        self.held_back += held_back
+
+    def count_result(self, result: CaseResult) -> None:
+        self.count(result.verdict, len(result.programs), result.repair == "held back")
 
 
 def verify_cases(
@@ -62,7 +65,7 @@ def verify_cases(
     effort: Effort,
     *,
     sink: Callable[[CaseResult], None],
-    known: Mapping[str, CaseResult] | None = None,
+    known: Mapping[str, Before] | None = None,
 ) -> MapSummary:
     """Run every planned case that is not known, judge it, and hand each result to `sink` as it is had.
 
@@ -70,7 +73,7 @@ def verify_cases(
         plans: taken from as room is free, so that ten thousand of them need no memory.
         effort: level, jobs, repeats and cache.
         sink: called once for each case, in the order in which they end.
-        known: results by key that an earlier run left; handed to `sink` no more.
+        known: what an earlier run left, by key; handed to `sink` no more.
 
     Returns:
         The counts and the verdict over all cases.
@@ -97,7 +100,7 @@ def verify_cases(
         if all(len(runs) == effort.repeat for runs in case.runs):
             result = _result(opened.pop(number), effort)
             tally.ran += 1
-            tally.count(result)
+            tally.count_result(result)
             if effort.cache is not None:
                 remember(effort.cache, result)
             sink(result)
@@ -111,26 +114,22 @@ class _Open:
 
 
 def _spared(
-    plan: Plan, effort: Effort, known: Mapping[str, CaseResult], tally: _Tally, sink: Callable[[CaseResult], None]
+    plan: Plan, effort: Effort, known: Mapping[str, Before], tally: _Tally, sink: Callable[[CaseResult], None]
 ) -> bool:
     """Count a case that was verified before, by a killed run or by one that the cache remembers."""
     key = plan.key(effort.level)
     before = known.get(key)
-    if before is not None and _often_enough(before, effort):
+    if before is not None and before.runs >= effort.repeat:
         tally.resumed += 1
-        tally.count(before)
+        tally.count("held", before.programs, before.held_back)
         return True
     hit = None if effort.fresh or effort.cache is None else cached(effort.cache, key)
-    if hit is None or not _often_enough(hit, effort):
+    if hit is None or any(program.runs < effort.repeat for program in hit.programs):
         return False
     tally.from_cache += 1
-    tally.count(hit)
+    tally.count_result(hit)
     sink(hit)
     return True
-
-
-def _often_enough(result: CaseResult, effort: Effort) -> bool:
-    return all(program.runs >= effort.repeat for program in result.programs)
 
 
 def _result(case: _Open, effort: Effort) -> CaseResult:

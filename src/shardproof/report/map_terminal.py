@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from shardproof.records.map import CaseContent, CaseResult, MapSummary, MatrixRecord, ProgramResult
+from shardproof.records.map import CaseContent, CaseEntry, CaseResult, MapSummary, MatrixRecord, ProgramResult
 
 HEADINGS = {"failing": "1 / The failure", "unsuccessful": "2 / The unsuccessful fix", "repair": "3 / The repair"}
 HELD_BACK = "The repair and its recorded checks are held back, for every case of this mechanism."
@@ -37,9 +37,16 @@ def summary_lines(summary: MapSummary) -> list[str]:
     return [*lines, f"{summary.cases} cases, {summary.programs} programs: {counts}", f"verdict: {summary.verdict}"]
 
 
-def render_case(content: CaseContent, result: CaseResult, console: Console) -> None:
-    """Print a case in the order of the published page; texts of the case are printed as they are."""
-    _head(content, console)
+def render_case(content: CaseContent, result: CaseResult, entry: CaseEntry | None, console: Console) -> None:
+    """Print a case in the order of the published page; texts of the case are printed as they are.
+
+    Args:
+        content: what the case says.
+        result: what was observed.
+        entry: its line in the registry; None where the variant has no id.
+        console: where to.
+    """
+    _head(content, entry, console)
     sources = {program.role: program.source for program in content.programs}
     for one in result.programs:
         if one.part == "visible":
@@ -65,10 +72,14 @@ def matrix_lines(matrix: MatrixRecord) -> list[str]:
     return lines
 
 
-def _head(content: CaseContent, console: Console) -> None:
+def _head(content: CaseContent, entry: CaseEntry | None, console: Console) -> None:
     counts = f"Variant {content.variant} · {len(content.checks)} checks per implementation · group {content.group}"
     console.print(Text(f"{content.id} / {content.family} / {content.mechanism}", style="bold"))
     console.print(Text(f"{content.title}\n{counts}"))
+    if entry is not None and entry.aliases:
+        console.print(Text(f"Also published as {', '.join(entry.aliases)}"))
+    if entry is not None and entry.reason:
+        console.print(Text(f"{entry.state}: {entry.reason}", style="bold"))
     _say(console, "ROOT CAUSE", content.root_cause)
     _say(console, "Unsuccessful approach", content.unsuccessful_approach)
     _say(console, "Case contract", content.contract.text)
