@@ -15,7 +15,7 @@ from shardproof.torch import native
 from shardproof.torch.buckets import Buckets
 from shardproof.torch.collecting import Local
 from shardproof.torch.device import KINDS, kernels, takes
-from shardproof.torch.gradients import place
+from shardproof.torch.gradients import FORMATS, place
 from shardproof.torch.packet import HEADER, Packet, bit_place, decode, encode, head_size, width
 from shardproof.torch.request import Request
 from shardproof.torch.roster import Held, Selection
@@ -30,6 +30,9 @@ def agreed_device(here: World, tensors: Sequence[Tensor]) -> torch.device | None
     """
     mine = {each.device for each in tensors}
     fits = len(mine) <= 1 and kernels() is not None and not any(_is_double(each) for each in tensors)
+    if fits:
+        for each in {(tensor.device, tensor.dtype) for tensor in tensors if tensor.is_cuda and tensor.dtype in FORMATS}:
+            kernels().prepare(*each)
     told = gather(here, (fits, sorted({each.type for each in mine})))
     kinds = {kind for _, each in told for kind in each}
     if not all(each for each, _ in told) or len(kinds) != 1 or not kinds <= KINDS or not _connects(here, *kinds):

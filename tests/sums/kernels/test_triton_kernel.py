@@ -226,7 +226,7 @@ from triton.compiler import ASTSource
 from shardproof.sums.kernels import Format, triton_finish, triton_kernel, triton_scale, triton_tally
 
 KINDS = {"table": "*i64", "limbs": "*i64", "tops": "*i64", "counts": "*i64", "packed": "*i64", "header": "*i64",
-         "factors": "*fp64", "norms": "*fp64", "limits": "*fp64", "eps": "fp64"}
+         "factors": "*fp64", "norms": "*fp64", "limits": "*fp64", "eps": "*fp64"}
 
 def compiled(kernel, constants):
     kinds = {name: "constexpr" if name in constants else KINDS.get(name, "i32") for name in kernel.arg_names}

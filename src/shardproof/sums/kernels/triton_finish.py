@@ -44,7 +44,7 @@ def digits_of(row: tl.tensor) -> tl.tensor:
     return (carry_free(row, index) + tl.where(into == 1, 1, 0)) & LOW
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["stripes"])
 def merge_stripes(limbs: tl.tensor, stripes: tl.tensor, packed: tl.tensor, counts: tl.tensor) -> None:
     """Add the stripes of one slot, carry, write digits to packed[slot]; add the counts of non-finite values up."""
     slot = tl.program_id(0).to(tl.int64)
@@ -135,7 +135,7 @@ def value_bits(digits: tl.tensor, top: tl.tensor) -> tl.tensor:
     return placed(last_place + GRID + 1074, kept + up)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["ranks"])
 def finish(
     limbs: tl.tensor,
     header: tl.tensor,
@@ -149,7 +149,8 @@ def finish(
     """Norm and factor of one sum from the summed packet; NaN and one where ranks disagree or a value is not finite.
 
     `header`: the first eight words of the packet (shardproof.torch.packet). The norm is that of the exact sum; the
-    factor is limit / norm above the limit, or min(1, limit / (norm + eps)) with an eps.
+    factor is limit / norm above the limit, or min(1, limit / (norm + eps)) with an eps. `eps` is a pointer, because
+    Triton takes a number of Python's as float32.
     """
     row = tl.program_id(0)
     digits = digits_of(limbs + row * COUNT)
@@ -174,7 +175,7 @@ def finish(
     bits = tl.where((void != 0) | (nans > 0), NOT_A_NUMBER, bits)
     norm = bits.to(tl.float64, bitcast=True)
     limit = tl.load(limits + row)
-    bound = norm + eps
+    bound = norm + tl.load(eps)
     # A norm of NaN or inf scales nothing. Other lanes divide by one, so that no quotient overflows.
     over = tl.where(bits < INFINITY, bound > limit, False)
     factor = tl.where(over, limit, 1.0) / tl.where(over, bound, 1.0)

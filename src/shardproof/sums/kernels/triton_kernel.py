@@ -6,6 +6,7 @@ Runs on CPU tensors in Triton's interpreter (TRITON_INTERPRET=1, set before Trit
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import accumulate
 from typing import Any, Final
 
@@ -97,10 +98,21 @@ def norms_and_factors(
     """
     norms, factors = torch.empty_like(limits), torch.empty_like(limits)
     if limits.numel():
+        added = torch.full((1,), eps, dtype=torch.float64, device=limits.device)
         finish[(limits.numel(),)](
-            limbs, header, ranks, limits, float(eps), norms, factors, ORDER=order, enable_fp_fusion=False
+            limbs, header, ranks, limits, added, norms, factors, ORDER=order, enable_fp_fusion=False
         )
     return norms, factors
+
+
+@cache
+def prepare(device: torch.device, dtype: torch.dtype) -> None:
+    """Have the kernels of a clip compiled for a dtype: once in a process, and not while other ranks wait."""
+    part = [(torch.zeros(1, device=device).to(dtype), 0)]
+    digits, _ = tallies(part, 1, 2, device)
+    one = torch.ones(1, dtype=torch.float64, device=device)
+    _, factors = norms_and_factors(digits, torch.zeros(8, dtype=torch.int64, device=device), 1, one, 0.0, 2)
+    scale(part, factors)
 
 
 def _tables(parts: Sequence[Part], device: torch.device) -> list[tuple[Format, Tensor, int]]:

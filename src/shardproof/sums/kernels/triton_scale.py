@@ -8,7 +8,7 @@ import triton.language as tl
 from shardproof.sums.kernels.triton_language import find_piece, float64_of, magnitudes
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pieces"])
 def scale_tiles(
     table: tl.tensor,
     pieces: tl.tensor,

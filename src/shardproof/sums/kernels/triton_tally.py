@@ -19,7 +19,8 @@ from shardproof.sums.kernels.triton_language import (
 )
 
 
-@triton.jit
+# Not compiled again for counts that are one, or multiples of 16.
+@triton.jit(do_not_specialize=["pieces", "stripes"])
 def tally_tiles(
     table: tl.tensor,
     pieces: tl.tensor,
@@ -167,7 +168,7 @@ def add_terms(row: tl.tensor, term: tl.tensor, position: tl.tensor) -> None:
         limb += 1
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pieces"])
 def largest_tiles(
     table: tl.tensor,
     pieces: tl.tensor,
