@@ -70,6 +70,16 @@ def test_nothing_that_a_subject_starts_outlives_its_cell(verdict_on, subjects, t
     assert not [pid for pid in pids if alive(pid)]
 
 
+@pytest.mark.parametrize("rude", ["killed", "loops_on_rank_1", "closes_everything"])
+def test_the_cell_after_a_bad_one_is_as_good_as_any(verdict_on, subjects, rude):
+    """Ranks are forked from one warm process; what a cell did to its own does not reach the next cell's."""
+    bad = verdict_on(f"{subjects / 'rude.py'}:{rude}", "fsdp2")
+    good = verdict_on(f"{subjects / 'right.py'}:by_hand", "fsdp2")
+
+    assert bad.verdict in ("crash", "hang")
+    assert good.verdict == "pass", good.reason
+
+
 def first_and_rank(ctx, factor):
     return [float(ctx.params[0].grad.flatten()[0]) * factor, ctx.rank, ctx.limit]
 
