@@ -12,6 +12,7 @@ import time
 import pytest
 from tests.failures.catalogues import FAMILY, SLUG, copy_catalogue, edit
 
+from shardproof.failures import verification
 from shardproof.failures.kept import RESULTS, SUMMARY, ResultsError, cached, read_results, resume
 from shardproof.failures.mechanism import load_mechanism
 from shardproof.failures.plan import Plan, case_digest, load, plan_case
@@ -118,6 +119,33 @@ def test_repeats_that_differ_are_violated(copied):
     found, _ = verified([plan(copied, held_back=True)], repeat=3)
     assert found[0].verdict == "violated"
     assert "2 of 2 further runs differ from the first" in found[0].programs[0].problems
+
+
+def test_plans_are_taken_as_room_is_free(copied):
+    """Ten thousand cases need no more memory than a few: plans are made no further ahead than programs run."""
+    one, made, ahead = plan(copied, held_back=True), 0, []
+
+    def plans():
+        nonlocal made
+        for _ in range(8):
+            made += 1
+            yield one
+
+    summary = verify_cases(plans(), Effort(level="none", jobs=1), sink=lambda result: ahead.append(made - len(ahead)))
+    assert (summary.cases, len(ahead)) == (8, 8)
+    assert max(ahead) <= 3
+
+
+def test_a_lost_program_is_our_fault_and_no_verdict(copied, monkeypatch):
+    """A runner that swallows one program out of many does not shorten the count."""
+    real = verification.run_all
+
+    def losing(programs, **options):
+        return (ended for number, ended in enumerate(real(programs, **options)) if number != 1)
+
+    monkeypatch.setattr(verification, "run_all", losing)
+    with pytest.raises(RuntimeError, match="1 cases: local-shard-clip/1"):
+        verified([plan(copied), plan(copied, 2)])
 
 
 def test_nothing_chosen_is_no_verdict():

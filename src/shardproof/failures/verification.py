@@ -80,6 +80,7 @@ def verify_cases(
 
     Raises:
         IsolationUnavailableError: the level cannot be had here.
+        RuntimeError: a program was lost on the way, which is our own fault.
     """
     tally, opened = _Tally(), {}
     known = known or {}
@@ -104,6 +105,9 @@ def verify_cases(
             if effort.cache is not None:
                 remember(effort.cache, result)
             sink(result)
+    if opened:
+        names = ", ".join(case.plan.content.id for case in list(opened.values())[:5])
+        raise RuntimeError(f"Expected every program to end, got none of the verdicts of {len(opened)} cases: {names}.")
     return _summary(tally)
 
 
