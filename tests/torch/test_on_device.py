@@ -204,6 +204,15 @@ def test_native_sums_overflow_as_torch_does(monkeypatch, kinds):
     assert float(ClipPlan([("w", weight)]).clip_(1.0)) == pytest.approx(5e25)
 
 
+def test_the_function_takes_it_and_keeps_plans_apart():
+    from shardproof.torch import clip_grad_norm_
+
+    weight = torch.nn.Parameter(torch.zeros(2))
+    weight.grad = torch.tensor([3e25, 4e25])
+    assert float(clip_grad_norm_([weight], None, accumulate="native")) == math.inf
+    assert float(clip_grad_norm_([weight], None)) == pytest.approx(5e25)
+
+
 def test_what_accumulate_takes():
     with pytest.raises(InvalidValueError, match="accumulate='fast'"):
         ClipPlan([], accumulate="fast")

@@ -17,7 +17,7 @@ from shardproof.torch.gradients import local_values
 from shardproof.torch.naming import Groups, Parameters, Placements, named
 from shardproof.torch.norms import of_value
 from shardproof.torch.passes import chosen_of, scale_all
-from shardproof.torch.plan import ClipPlan
+from shardproof.torch.plan import ClipPlan, checked_accumulate
 from shardproof.torch.reading import Said
 from shardproof.torch.request import EVERY, request
 from shardproof.torch.world import MeshLike
@@ -37,6 +37,7 @@ class Layout(TypedDict, total=False):
     shape: Mapping[str, Sequence[int]] | None
     check_copies: bool
     reduce_partials: bool
+    accumulate: Literal["exact", "native"]
 
 
 @overload
@@ -86,6 +87,7 @@ def clip_grad_norm_(
     per_parameter_norms: bool = False,
     check_copies: bool = False,
     reduce_partials: bool = False,
+    accumulate: Literal["exact", "native"] = "exact",
     eps: float = 0.0,
 ) -> Any:
     """Clip gradients in place to a *global* norm of at most `max_norm`; return the norm before clipping.
@@ -115,6 +117,7 @@ def clip_grad_norm_(
         per_parameter_norms: return each parameter's global norm too.
         check_copies: compare slices that should be equal on several ranks, bit by bit, before anything is scaled.
         reduce_partials: sum partial gradients over their axes first; without it they are refused.
+        accumulate: "exact", or "native" for torch's own reductions, as `ClipPlan` says.
         eps: added to the norm before dividing; 1e-6 gives torch's factor.
 
     Returns:
@@ -137,7 +140,8 @@ def clip_grad_norm_(
     (5.0, tensor([0.6000, 0.8000]))
     """
     del foreach
-    said = Said(placements, tied, owned or {}, shape or {}, groups, per_parameter_norms, check_copies, reduce_partials)
+    flags = (per_parameter_norms, check_copies, reduce_partials, checked_accumulate(accumulate))
+    said = Said(placements, tied, owned or {}, shape or {}, groups, *flags)
     plan = _plan(_kept(parameters), mesh, group, said)
     return plan.clip_(max_norm, norm_type, error_if_nonfinite, eps=eps)
 
@@ -312,5 +316,5 @@ def _ids(said: Any) -> Any:
 
 
 def _rest(said: Said) -> Any:
-    flags = (said.per_parameter_norms, said.check_copies, said.reduce_partials)
+    flags = (said.per_parameter_norms, said.check_copies, said.reduce_partials, said.accumulate)
     return (repr(said.tied), repr(said.owned), repr(said.shape), flags)
