@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from shardproof.cli import map_catalogue, map_lint, map_verify
+from shardproof.cli import map_catalogue, map_lint, map_split, map_verify
 from shardproof.cli.exits import Exit
 from shardproof.cli.map_choices import plain_console
 from shardproof.failures import record_text, verify_page, write_record
@@ -44,6 +44,9 @@ app.command("lint")(map_lint.lint)
 app.command("new")(map_catalogue.new)
 app.command("cases")(map_catalogue.cases)
 app.command("matrix")(map_catalogue.matrix)
+app.command("groups")(map_split.groups)
+app.command("split")(map_split.split)
+app.command("split-check")(map_split.split_check)
 
 
 @app.command("verify-page")
