@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
@@ -42,9 +42,7 @@ def groups(
 ) -> None:
     """List evaluation groups: mechanisms that stay on one side of any split, and what joins them."""
     with told():
-        record = groups_of(
-            load_catalogue(), read_registry(), members or members_folder(), cast(SplitLevel, level.value)
-        )
+        record = groups_of(load_catalogue(), read_registry(), members or members_folder(), level.value)
     for line in [record_text(record)] if as_json else group_lines(record):
         typer.echo(line)
     raise typer.Exit(Exit.HELD if record.groups else Exit.NOTHING_RAN)
@@ -65,7 +63,7 @@ def split(
     Exits 0 when the split was written, 1 when none can be made as asked, 2 when --against is no split.
     """
     with told():
-        placed, entries, digest = _catalogue(cast(SplitLevel, level.value), members)
+        placed, entries, digest = _catalogue(level.value, members)
         old = None if against is None else read_split(against)
         try:
             made = make_split(
@@ -73,7 +71,7 @@ def split(
                 entries,
                 seed=seed,
                 fraction=fraction,
-                level=cast(SplitLevel, level.value),
+                level=level.value,
                 digest=digest,
                 old=old,
             )
@@ -98,7 +96,7 @@ def split_check(
     """
     with told():
         found = read_split(file)
-        asked = cast(SplitLevel, level.value) if level else found.level
+        asked: SplitLevel = level.value if level else found.level
         placed, entries, digest = _catalogue(asked, members)
         record = check_split(found, placed, entries, digest, level=asked)
     for line in [record_text(record)] if as_json else split_check_lines(record):

@@ -101,8 +101,12 @@ class _Bare(ast.NodeTransformer):
         self.generic_visit(node)
         return None if node.value is None else ast.Assign(targets=[node.target], value=node.value)
 
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        return ast.Pass() if isinstance(node.value, ast.Constant) else node
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        self.generic_visit(node)
+        return None if isinstance(node.value, ast.Constant) else node
+
+    def visit_Pass(self, node: ast.Pass) -> None:
+        return None
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
