@@ -256,6 +256,22 @@ def test_two_ranks_decide_on_their_devices():
     assert native[0][0][0] == pytest.approx(host[0][0][0], rel=1e-6)
 
 
+def without_tensors(rank):
+    device.KINDS = deferred.KINDS = {"cpu"}
+    weight = torch.nn.Parameter(torch.zeros(2))
+    weight.grad = torch.tensor([3.0, 4.0])
+    plan = ClipPlan([] if rank else [("w", weight)], placements={"*": "distinct"})
+    assert plan._device == torch.device("cpu")
+    norms = [float(plan.clip_(limit)) for limit in (2.5, None)]
+    plan.check()
+    return norms, weight.grad.tolist()
+
+
+@pytest.mark.processes
+def test_a_rank_without_tensors_takes_part():
+    assert on_ranks(2, without_tensors) == [([5.0, 2.5], [1.5, 2.0]), ([5.0, 2.5], [3.0, 4.0])]
+
+
 def void(rank):
     """Each kind of void call, one after another; every rank raises at the same places and goes on."""
     device.KINDS = deferred.KINDS = {"cpu"}

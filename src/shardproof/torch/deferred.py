@@ -92,7 +92,7 @@ def decide(
     `packet` holds what the host knows: fingerprint, stale, refused, presence. All values lie on `device`.
     """
     order = 1 if asked.order == 1 else 2
-    words = _sent(encode(packet, here.size, max(width(here.group), made.count)), device)
+    words = _sent(packet, here, made, device)
     if exact:
         parts = [(dense(each), number) for number, tensors in enumerate(values.owned) for each in tensors]
         sums, counts = kernels().tallies(parts, made.count, order, device)
@@ -116,10 +116,13 @@ def decide(
     return Decided(norms, factors[: len(made.groups)], words[: head_size(here.size)])
 
 
-def _sent(words: Tensor, device: torch.device) -> Tensor:
-    # Copied even on the host: the packet is summed in place.
-    sent: Tensor = kernels().uploaded(words, device)
-    return sent.clone()
+def _sent(packet: Packet, here: World, made: Buckets, device: torch.device) -> Tensor:
+    """The packet on the device, with zeros in place of the sums."""
+    head = encode(packet, here.size)
+    sums = max(width(here.group), made.count)
+    words = torch.zeros(head.numel() + sums * LIMBS, dtype=torch.int64, device=device)
+    words[: head.numel()] = kernels().uploaded(head, device)
+    return words
 
 
 def _put_counts(words: Tensor, counts: Tensor, here: World) -> None:

@@ -74,10 +74,10 @@ def scale(tensors: Sequence[Tensor], factor: float) -> None:
 def _by_device(tensors: Sequence[Tensor]) -> Iterator[tuple[torch.device, list[Tensor]]]:
     for device in dict.fromkeys(each.device for each in tensors):
         members = [each for each in tensors if each.device == device]
-        with _on(device):
+        with on(device):
             yield device, members
 
 
-def _on(device: torch.device) -> Any:
-    # Triton launches on the current device and stream.
+def on(device: torch.device) -> Any:
+    """A context in which `device` is the current one: Triton launches there, on its current stream."""
     return torch.cuda.device(device if device.type == "cuda" else -1)

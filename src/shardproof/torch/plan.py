@@ -22,6 +22,7 @@ from shardproof.torch.catalog import Catalog, catalog, unreadable
 from shardproof.torch.collecting import Local, collect
 from shardproof.torch.copies import checksums, copies_term
 from shardproof.torch.description import Description, describe
+from shardproof.torch.device import on
 from shardproof.torch.naming import Groups, Parameters, Placements
 from shardproof.torch.norms import Found, not_finite, of_largest, of_powers, of_sums
 from shardproof.torch.packet import Packet, decode, encode, widen, width
@@ -185,8 +186,11 @@ class ClipPlan:
         """
         self.check()
         asked, wrong = _asked(max_norm, norm_type, eps, error_if_nonfinite, self._said.groups)
+        if self._rebuilds:
+            self._build()
         if self._device is not None and not error_if_nonfinite and _is_plain(norm_type):
-            return self._clip_there(asked, wrong, self._device)
+            with on(self._device):
+                return self._clip_there(asked, wrong, self._device)
         found, local = self._measure(asked, wrong)
         self._scale(found, local)
         return self._answer(found, local)
@@ -307,8 +311,6 @@ class ClipPlan:
 
     def _clip_there(self, asked: Request | None, wrong: ShardproofError | None, device: torch.device) -> Any:
         """Decide on the device; a rank with bad arguments or gradients takes part, so that the others are not left."""
-        if self._rebuilds:
-            self._build()
         local = self._collect(reduced=False)
         problems = deferred.refused_here(local)
         packet, values = self._packet(asked), deferred.Values(tuple([] for _ in range(self._buckets.count)))
