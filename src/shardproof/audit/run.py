@@ -9,8 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from shardproof.audit import store
+from shardproof.audit.apart import tell_apart
+from shardproof.audit.diagnosis import Graded, diagnose
 from shardproof.audit.environment import environment, now
 from shardproof.audit.fixtures import fixtures
 from shardproof.audit.grade import grade, is_violation
@@ -18,9 +21,11 @@ from shardproof.audit.layouts import LAYOUTS, Layout, shares, tied, told
 from shardproof.audit.ranks import observe_cell
 from shardproof.audit.subjects import CONTROL, parse
 from shardproof.errors import InvalidValueError
+from shardproof.failures import lowered
 from shardproof.records.audit import (
     CellObservation,
     CellPlan,
+    Diagnosis,
     LayoutPlan,
     PiecePlan,
     Plan,
@@ -29,6 +34,11 @@ from shardproof.records.audit import (
     TensorPlan,
     Verdict,
 )
+
+APART: Final = "apart"
+"""The folder inside a run's folder of what was run only to tell candidates of a diagnosis apart."""
+FEW, SMALL = 3, 4
+"""How many layouts of how many ranks at most are run for that."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +116,8 @@ def go_on(
                 store.append(folder, observation)
     finally:
         verdict = regrade(folder, profile=profile, waivers=waivers)
+    if _run_what_tells_apart(folder, verdict, progress):
+        verdict = regrade(folder, profile=profile, waivers=waivers)
     return verdict
 
 
@@ -116,12 +128,50 @@ def run(folder: Path, plan: Plan, progress: Callable[[Progress], None] = lambda 
 
 
 def regrade(folder: Path, *, profile: Profile = "core", waivers: Mapping[str, str] | None = None) -> Verdict:
-    """Grade a stored run again, from its files only, and store the verdict."""
+    """Grade a stored run again, from its files only, name the mistakes that explain it, and store the verdict."""
+    graded = _graded(folder, profile, waivers)
+    verdict = graded.verdict
+    if verdict.word == "violated":
+        verdict = verdict.model_copy(update={"diagnoses": _diagnoses(folder, graded)})
+    store.write_verdict(folder, verdict)
+    return verdict
+
+
+def _graded(folder: Path, profile: Profile, waivers: Mapping[str, str] | None) -> Graded:
     plan, digest = store.read_plan(folder)
     observations, notes = store.read_observations(folder, plan, digest)
     verdict = grade(plan, digest, observations, notes, profile=profile, waivers=waivers)
-    store.write_verdict(folder, verdict)
-    return verdict
+    return Graded(plan, verdict, observations)
+
+
+def _diagnoses(folder: Path, graded: Graded) -> tuple[Diagnosis, ...]:
+    dictionary = list(lowered())
+    more = [_graded(folder / APART, "core", None)] if (folder / APART / store.PLAN).is_file() else []
+    ran = {layout.name for run in (graded, *more) for layout in run.plan.layouts}
+    others = sorted((layout for name, layout in LAYOUTS.items() if name not in ran), key=lambda each: each.world_size)
+    plans = [_layout_plan(layout) for layout in others]
+    return tuple(tell_apart(each, dictionary, plans) for each in diagnose([graded, *more], dictionary))
+
+
+def _run_what_tells_apart(folder: Path, verdict: Verdict, progress: Callable[[Progress], None]) -> bool:
+    """Run the few small layouts that decide between candidates, in a run of its own inside the run's folder.
+
+    Returns whether there were any.
+    """
+    plan, _ = store.read_plan(folder)
+    names = {told.layout for each in verdict.diagnoses for told in each.apart}
+    layouts = [LAYOUTS[name] for name in LAYOUTS if name in names and LAYOUTS[name].world_size <= SMALL][:FEW]
+    ambiguous = {each.subject for each in verdict.diagnoses if each.apart}
+    specs = [subject.spec for subject in plan.subjects if subject.name in ambiguous]
+    if not layouts or (folder / APART).exists():
+        return False
+    more = plan_of(specs, layouts, timeout_s=plan.timeout_s, command=plan.command)
+    digest = store.begin(folder / APART, more, environment())
+    by_name = {CONTROL: CONTROL} | {subject.name: subject.spec for subject in more.subjects}
+    for number, cell in enumerate(more.cells, start=1):
+        progress(Progress(number, len(more.cells), cell.subject, cell.layout))
+        store.append(folder / APART, _observe(cell, more, by_name[cell.subject], digest, 1))
+    return True
 
 
 def _observations(cell: CellPlan, plan: Plan, spec: str, digest: str, repeat: int) -> Iterator[CellObservation]:
@@ -171,6 +221,7 @@ def _layout_plan(layout: Layout) -> LayoutPlan:
                 placements=dict(share.placements),
                 indices=share.indices,
                 padding=share.padding,
+                stale=share.tensor.stale if share.padding else 0.0,
                 told=told(layout, share.tensor),
                 owned=share.owned,
             )

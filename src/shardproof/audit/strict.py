@@ -37,7 +37,7 @@ def checks(layout: LayoutPlan, seen: CellObservation) -> Iterator[Check]:
         stuck = [(rank, call) for rank, call in calls if call.outcome not in ("returned", "raised")]
         if stuck or len(calls) != len(seen.ranks):
             if fixture.profile == "strict":
-                yield Check(_clause_of(fixture), _never_ended(fixture, stuck or calls))
+                yield Check(clause_of(fixture), _never_ended(fixture, stuck or calls))
             continue
         yield from _fixture(layout, fixture, seen, calls)
 
@@ -54,7 +54,7 @@ def _fixture(
     elif fixture.profile == "strict":
         raised = next((rank.rank, call) for rank, call in calls if call.outcome == "raised")
         text = f"{fixture.name}: rank {raised[0]} raised {shortened(raised[1].error or '')}"
-        yield Check(_clause_of(fixture), Finding(fixture=fixture.name, rank=raised[0], text=text))
+        yield Check(clause_of(fixture), Finding(fixture=fixture.name, rank=raised[0], text=text))
 
 
 def limit_allowed(fixture: FixturePlan) -> bool:
@@ -67,7 +67,8 @@ def finite(fixture: FixturePlan) -> bool:
     return all(math.isfinite(value) for row in fixture.gradients.values() for value in row)
 
 
-def _clause_of(fixture: FixturePlan) -> str:
+def clause_of(fixture: FixturePlan) -> str:
+    """The strict clause that a strict fixture is made for."""
     if not limit_allowed(fixture):
         return ids.LIMIT_DOMAIN
     if not finite(fixture):

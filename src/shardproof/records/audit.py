@@ -48,8 +48,9 @@ class TensorPlan(Record):
 class PiecePlan(Record):
     """What one rank is meant to hold of a logical tensor, as flat (row-major) element indices.
 
-    padding: how many elements of the local buffer follow that belong to no tensor. told: the axes on which the
-    framework's own object knows its placement. owned: start, stop and length of the whole, of a padded flat buffer.
+    padding: how many elements of the local buffer follow that belong to no tensor; stale: what lies there. told: the
+    axes on which the framework's own object knows its placement. owned: start, stop and length of the whole, of a
+    padded flat buffer.
     """
 
     rank: int
@@ -58,6 +59,7 @@ class PiecePlan(Record):
     placements: dict[str, PlacementKind]
     indices: tuple[int, ...]
     padding: int = 0
+    stale: Number = 0.0
     told: tuple[str, ...] = ()
     owned: tuple[int, int, int] | None = None
 
@@ -267,6 +269,56 @@ class CellVerdict(Record):
     element_tolerance: Number | None = None
 
 
+class Named(Record):
+    """One wrong implementation of the map, and the reading of the layouts in which it was run."""
+
+    mechanism: str
+    implementation: Literal["failing", "unsuccessful"]
+    reading: str
+
+
+class Candidate(Record):
+    """What explains a subject; several names in one tuple are mistakes made together, several tuples say the same."""
+
+    together: tuple[tuple[Named, ...], ...]
+    agreeing: int
+    """Observations on which it agrees with the subject: all that it could express."""
+    departing: int
+    """Of these, on how many it departs from the reference."""
+
+
+class Residual(Record):
+    """How near an implementation of the map comes to a subject that none explains; worst is relative."""
+
+    nearest: Named
+    agreeing: int
+    of: int
+    worst: Number
+
+
+class TellApart(Record):
+    """A layout that was not run, and a call under it, on which two candidates differ."""
+
+    layout: str
+    fixture: str
+    one: str
+    other: str
+
+
+class Diagnosis(Record):
+    """Which mistakes explain what one subject was seen to do; scope is core, or one strict clause."""
+
+    subject: str
+    scope: str
+    word: Literal["explained", "not a known mechanism", "nothing to explain"]
+    observations: int
+    wrong: int
+    candidates: tuple[Candidate, ...] = ()
+    residuals: tuple[Residual, ...] = ()
+    apart: tuple[TellApart, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
 class Verdict(Record):
     """The verdict on a run: what `audit grade` writes."""
 
@@ -286,6 +338,7 @@ class Verdict(Record):
     clauses: dict[str, str]
     strict_clauses: tuple[str, ...] = ()
     waivers: dict[str, str] = {}
+    diagnoses: tuple[Diagnosis, ...] = ()
     tolerances: tuple[str, ...]
     limits: tuple[str, ...]
     notes: tuple[str, ...] = ()

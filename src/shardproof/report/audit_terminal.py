@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from shardproof.records.audit import AuditReport, CellVerdict, CellWord, Profile
+from shardproof.records.audit import AuditReport, Candidate, CellVerdict, CellWord, Diagnosis, Profile
 from shardproof.report.page import printable
 
 _STYLES: dict[CellWord, str] = {
@@ -24,6 +24,9 @@ _STYLES: dict[CellWord, str] = {
     "flaky": "yellow",
 }
 
+NEAREST = 3
+"""Implementations that are said to come near where none explains a subject."""
+
 
 def print_audit(report: AuditReport, console: Console) -> None:
     """Print matrix, reasons, and what the result does not show."""
@@ -31,7 +34,7 @@ def print_audit(report: AuditReport, console: Console) -> None:
     profile = report.verdict.profile
     parts += [_reason(number, cell, profile, console) for number, cell in enumerate(_unsettled(report), start=1)]
     parts += [_control(cell, console) for cell in report.verdict.cells if cell.control and cell.verdict != "pass"]
-    parts += [_indented(line, console) for line in strict_lines(report)]
+    parts += [_indented(line, console) for line in (*diagnosis_lines(report), *strict_lines(report))]
     waived = [f"Waived: {clause}, because {reason}" for clause, reason in report.verdict.waivers.items()]
     parts += [_indented(line, console, style="yellow") for line in waived]
     parts += [_indented(f"Note: {note}.", console, style="yellow") for note in report.verdict.notes]
@@ -130,3 +133,32 @@ def _indented(text: str, console: Console, *, first: str = "", later: str = "   
         break_on_hyphens=False,
     )
     return Text(filled, style=style)
+
+
+def diagnosis_lines(report: AuditReport) -> list[str]:
+    """What explains each failing subject, in sentences; never one name where several fit."""
+    return [line for diagnosis in report.verdict.diagnoses for line in _diagnosed(diagnosis)]
+
+
+def _diagnosed(diagnosis: Diagnosis) -> list[str]:
+    head = f"Diagnosis of {diagnosis.subject} ({diagnosis.scope}): "
+    beside = f" Left out: {', '.join(diagnosis.left_out)}." if diagnosis.left_out else ""
+    counts = f"{diagnosis.wrong} of {diagnosis.observations} observations are wrong"
+    if diagnosis.word == "explained":
+        names = [candidate_text(candidate) for candidate in diagnosis.candidates]
+        lines = [f"{head}{counts}; explained by {' or by '.join(names)}.{beside}"]
+        telling = "; ".join(f"{told.layout} ({told.fixture}) {told.one} from {told.other}" for told in diagnosis.apart)
+        return [*lines, f"Layouts that were not run would tell: {telling}."] if telling else lines
+    nearest = "; ".join(
+        f"{each.nearest.mechanism} ({each.nearest.implementation}) agrees on {each.agreeing} of {each.of}"
+        for each in diagnosis.residuals[:NEAREST]
+    )
+    near = f" Nearest, and not it: {nearest}." if nearest else ""
+    return [f"{head}{counts}; {diagnosis.word}.{near}{beside}"]
+
+
+def candidate_text(candidate: Candidate) -> str:
+    """A candidate in words: the mechanisms that are made together, and a reading in which they fit."""
+    first, others = candidate.together[0], len(candidate.together) - 1
+    names = " together with ".join(f"{each.mechanism} ({each.implementation}; {each.reading})" for each in first)
+    return names + (f" [and {others} more readings]" if others else "")
