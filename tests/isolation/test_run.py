@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from shardproof.isolation import IsolationUnavailableError, Limits, run_isolated
+from shardproof.isolation import IsolationUnavailableError, Limits, many, namespaces, run_isolated, run_many
 from shardproof.isolation import run as run_module
 
 SHORT = Limits(wall_s=60.0, cpu_s=1, processes=12, output_bytes=100_000)
@@ -22,8 +22,23 @@ LINUX = sys.platform.startswith("linux")
 pytestmark = pytest.mark.skipif(not LINUX, reason="process trees are followed through Linux's /proc")
 
 
-def run(source: str, **options):
-    return run_isolated(textwrap.dedent(source).encode(), **{"limits": SHORT, **options})
+def run(source: str, *, way: str = "started", **options):
+    """Run by `run_isolated`, at level process or namespaces, or as the only program of `run_many`."""
+    program = textwrap.dedent(source).encode() if isinstance(source, str) else source
+    options = {"limits": SHORT, **options}
+    if way == "forked":
+        [(key, seen)] = run_many([("it", program)], **options)
+        assert key == "it"
+        return seen
+    return run_isolated(program, **options | ({"level": "namespaces"} if way == "namespaces" else {}))
+
+
+NAMESPACES = pytest.param(
+    "namespaces",
+    marks=pytest.mark.skipif(namespaces.missing() is not None, reason=f"no namespaces here: {namespaces.missing()}"),
+)
+WAYS = pytest.mark.parametrize("way", ["started", "forked", NAMESPACES])
+BOTH = pytest.mark.parametrize("way", ["started", "forked"])
 
 
 def strays(place: Path) -> list[str]:
@@ -32,11 +47,19 @@ def strays(place: Path) -> list[str]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             command = (folder / "cmdline").read_bytes().decode(errors="replace")
-            if f"{run_module.MARKER}=".encode() in (folder / "environ").read_bytes() and str(place) in command:
+            ours = str(place) in command or ("nursery.py" in command and _below_us(folder.name))
+            if f"{run_module.MARKER}=".encode() in (folder / "environ").read_bytes() and ours:
                 found.append(command)
         except OSError:
             continue
     return found
+
+
+def _below_us(pid: str) -> bool:
+    """Whether a nursery, or what was forked from one, has this process above it, or has lost its parent."""
+    while pid not in ("0", "1", str(os.getpid())):
+        pid = Path("/proc", pid, "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+    return pid != "0"
 
 
 def children() -> set[str]:
@@ -144,40 +167,44 @@ ENDINGS = {
 
 
 @pytest.mark.processes
+@WAYS
 @pytest.mark.parametrize("what", ENDINGS)
-def test_every_ending_has_its_verdict(what):
+def test_every_ending_has_its_verdict(what, way):
     """Each program ends in exactly the verdict that it earned, within the limits."""
     source, ending, code = ENDINGS[what]
     limits = Limits(wall_s=1.5 if ending == "wall time" else 60.0, cpu_s=1, processes=12, output_bytes=100_000)
-    record = run(source, limits=limits).record
+    record = run(source, limits=limits, way=way).record
     assert (record.ending, record.exit_code) == (ending, code), record
     assert record.unkilled_processes == 0
-    assert record.isolation.requested == record.isolation.achieved == "process"
+    assert record.isolation.requested == record.isolation.achieved == ("process" if way != "namespaces" else way)
 
 
 @pytest.mark.processes
-def test_the_source_is_run_exactly_as_given_in_an_empty_place():
+@WAYS
+def test_the_source_is_run_exactly_as_given_in_an_empty_place(way):
     """Bytes are not decoded on the way; the environment holds the marker only, the folder nothing."""
     source = b"# -*- coding: latin-1 -*-\nimport os\nprint(ascii('\xe9'), os.listdir(), sorted(os.environ))"
-    run = run_isolated(source, limits=SHORT)
-    assert run.record.ending == "exited", run
-    said = run.stdout.decode()
+    seen = run(source, way=way)
+    assert seen.record.ending == "exited", seen
+    said = seen.stdout.decode()
     assert said.startswith("'\\xe9' [] [")
     assert set(eval(said.split("[] ")[1])) <= {run_module.MARKER, "LC_CTYPE"}
 
 
 @pytest.mark.processes
-def test_the_output_is_cut_at_its_limit_and_not_before():
+@BOTH
+def test_the_output_is_cut_at_its_limit_and_not_before(way):
     """A program that writes just the limit has not flooded."""
-    just = run("import os; os.write(1, b'x' * 100_000)")
-    over = run("import os; os.write(1, b'x' * 100_001)")
+    just = run("import os; os.write(1, b'x' * 100_000)", way=way)
+    over = run("import os; os.write(1, b'x' * 100_001)", way=way)
     assert (just.record.ending, len(just.stdout)) == ("exited", 100_000)
     assert (over.record.ending, len(over.stdout)) == ("output", 100_000)
 
 
 @pytest.mark.processes
+@BOTH
 @pytest.mark.skipif(not ROOT, reason="only root can run a program as another user")
-def test_as_root_the_program_is_a_user_of_its_own(place):
+def test_as_root_the_program_is_a_user_of_its_own(place, way):
     """It cannot kill its parent, write to our files, or get its privileges back; the record says who it was."""
     target = place / "ours"
     target.write_text("ours")
@@ -191,7 +218,8 @@ def test_as_root_the_program_is_a_user_of_its_own(place):
                 print("done")
             except PermissionError:
                 print("refused")
-        """
+        """,
+        way=way,
     )
     user = seen.record.isolation.user
     assert user is not None
@@ -201,11 +229,12 @@ def test_as_root_the_program_is_a_user_of_its_own(place):
 
 
 @pytest.mark.processes
+@BOTH
 @pytest.mark.skipif(not ROOT, reason="files outside the folder are found by their owner, a user of its own")
-def test_what_it_wrote_elsewhere_is_named_and_removed():
+def test_what_it_wrote_elsewhere_is_named_and_removed(way):
     """Files and folders in places that every user may write are found by their owner."""
     name = f"shardproof-stray-{os.getpid()}"
-    seen = run(f"import os\nos.makedirs('/tmp/{name}/a/b')\nopen('/dev/shm/{name}', 'w')")
+    seen = run(f"import os\nos.makedirs('/tmp/{name}/a/b')\nopen('/dev/shm/{name}', 'w')", way=way)
     assert seen.record.wrote_elsewhere == (f"/dev/shm/{name}", f"/tmp/{name}")
     assert f"wrote outside its folder: /dev/shm/{name}" in seen.record.detail
     assert not Path("/tmp", name).exists()
@@ -213,7 +242,8 @@ def test_what_it_wrote_elsewhere_is_named_and_removed():
 
 
 @pytest.mark.processes
-def test_what_it_wrote_in_its_folder_is_counted_and_removed_however_deep():
+@WAYS
+def test_what_it_wrote_in_its_folder_is_counted_and_removed_however_deep(way):
     """A nesting deeper than a path can be long, and folders without permissions, are removed all the same."""
     seen = run(
         """
@@ -223,7 +253,8 @@ def test_what_it_wrote_in_its_folder_is_counted_and_removed_however_deep():
             os.chdir("d")
         open("f", "w").close()
         os.chmod(".", 0)
-        """
+        """,
+        way=way,
     )
     assert seen.record.ending == "exited", seen
     assert seen.record.wrote_in_folder == 3001
@@ -232,12 +263,14 @@ def test_what_it_wrote_in_its_folder_is_counted_and_removed_however_deep():
 @pytest.fixture
 def same_user(monkeypatch):
     """The program runs as the caller itself, as it does wherever the caller is not root."""
-    monkeypatch.setattr(run_module, "_own_user", lambda: None)
+    for module in (run_module, many):
+        monkeypatch.setattr(module, "needs_user", lambda level: False)
 
 
 @pytest.mark.processes
+@BOTH
 @pytest.mark.usefixtures("same_user")
-def test_a_program_that_kills_its_supervisor_is_named_and_cleared_away():
+def test_a_program_that_kills_its_supervisor_is_named_and_cleared_away(way):
     """As the same user it can; the run ends without a verdict on it, and its descendants die too."""
     record = run(
         """
@@ -247,7 +280,8 @@ def test_a_program_that_kills_its_supervisor_is_named_and_cleared_away():
             time.sleep(1000)
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(1000)
-        """
+        """,
+        way=way,
     ).record
     assert record.ending == "supervisor lost", record
     assert "SIGKILL" in record.detail
@@ -255,11 +289,12 @@ def test_a_program_that_kills_its_supervisor_is_named_and_cleared_away():
 
 
 @pytest.mark.processes
+@BOTH
 @pytest.mark.usefixtures("same_user")
 @pytest.mark.skipif(not ROOT, reason="elsewhere the kernel does limit the processes")
-def test_what_the_level_could_not_do_is_said():
+def test_what_the_level_could_not_do_is_said(way):
     """Root that cannot drop has no limit on processes, and the record does not claim one."""
-    isolation = run("print(1)").record.isolation
+    isolation = run("print(1)", way=way).record.isolation
     assert isolation.user is None
     assert not any(line.startswith("processes and threads") for line in isolation.enforced)
     assert any("number of processes" in line for line in isolation.not_enforced)
@@ -345,8 +380,8 @@ def test_level_none_holds_only_what_it_says():
 
 def test_an_unknown_level_runs_nothing():
     """A level that cannot be had is refused before anything starts."""
-    with pytest.raises(IsolationUnavailableError, match="level='namespaces'"):
-        run_isolated(b"print(1)", level="namespaces")
+    with pytest.raises(IsolationUnavailableError, match="level='virtual machine'"):
+        run_isolated(b"print(1)", level="virtual machine")
 
 
 HARNESS = """

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from shardproof.cli import map_catalogue, map_lint, map_split, map_verify
+from shardproof.cli import map_catalogue, map_lint, map_split, map_try, map_verify
 from shardproof.cli.exits import Exit
 from shardproof.cli.map_choices import plain_console
 from shardproof.failures import record_text, verify_page, write_record
@@ -29,6 +29,7 @@ class Held(StrEnum):
     """How the page's programs are held."""
 
     PROCESS = "process"
+    NAMESPACES = "namespaces"
     NONE = "none"
 
 
@@ -47,13 +48,14 @@ app.command("matrix")(map_catalogue.matrix)
 app.command("groups")(map_split.groups)
 app.command("split")(map_split.split)
 app.command("split-check")(map_split.split_check)
+app.command("try")(map_try.try_)
 
 
 @app.command("verify-page")
 def verify(
     file: Annotated[Path, typer.Argument(help="A published page as text, with its exact bytes.")],
     level: Annotated[
-        Held, typer.Option(help="How its programs are held: process (limits, own tree), or none.")
+        Held, typer.Option(help="How its programs are held: process (limits, own tree), namespaces, or none.")
     ] = Held.PROCESS,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record instead of tables.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the record to this file, whole or not at all.")] = None,

@@ -94,7 +94,9 @@ def verify_cases(
                 for _ in range(effort.repeat):
                     yield (number, at), program.source
 
-    for (number, at), run in run_all(programs(), level=effort.level, jobs=effort.jobs, limits=effort.limits):
+    repeated = effort.repeat > 1
+    running = run_all(programs(), level=effort.level, jobs=effort.jobs, limits=effort.limits, repeated=repeated)
+    for (number, at), run in running:
         tally.isolation = tally.isolation or run.record.isolation
         case = opened[number]
         case.runs[at].append(run)

@@ -1,6 +1,7 @@
 """Running a program that is not trusted: levels, limits, and a verdict for every way it can end."""
 
 from shardproof.isolation.limits import Limits
+from shardproof.isolation.many import run_many
 from shardproof.isolation.run import IsolationUnavailableError, Run, run_isolated
 
-__all__ = ["IsolationUnavailableError", "Limits", "Run", "run_isolated"]
+__all__ = ["IsolationUnavailableError", "Limits", "Run", "run_isolated", "run_many"]

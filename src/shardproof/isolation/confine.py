@@ -15,35 +15,46 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 PR_SET_PDEATHSIG, PR_SET_KEEPCAPS, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 1, 8, 38, 47
 PR_CAP_AMBIENT_RAISE = 2
 CAP_DAC_READ_SEARCH = 2
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> None:
     """Confine this process as the plan in argv says, then become the program."""
     plan: dict[str, Any] = json.loads(sys.argv[1])
-    status: dict[str, Any] = {"enforced": [], "not_enforced": [], "user": None, "error": None}
+    status = blank()
     try:
-        if plan["level"] == "process":
-            _confine(plan, status)
-        os.chdir(plan["folder"])
-        os.umask(0o077)
+        prepare(plan, status)
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
             signal.signal(ignored, signal.SIG_DFL)
         os.set_inheritable(plan["status"], False)
-        _tell(plan["status"], status)
+        tell(plan["status"], status)
         os.execve(plan["command"][0], plan["command"], plan["environment"])
     except OSError as error:
-        _tell(plan["status"], status | {"error": str(error)})
+        tell(plan["status"], status | {"error": str(error)})
         os._exit(127)
 
 
-def _tell(pipe: int, status: dict[str, Any]) -> None:
+def blank() -> dict[str, Any]:
+    """A status of which nothing is known yet."""
+    return {"enforced": [], "not_enforced": [], "user": None, "error": None}
+
+
+def prepare(plan: dict[str, Any], status: dict[str, Any]) -> None:
+    """Confine this process and put it into its folder; `status` takes what was enforced and what could not be."""
+    if plan["level"] != "none":
+        _confine(plan, status)
+    os.chdir(plan["folder"])
+    os.umask(0o077)
+
+
+def tell(pipe: int, status: dict[str, Any]) -> None:
+    """Write one line that the warden reads."""
     os.write(pipe, json.dumps(status).encode() + b"\n")
 
 
@@ -51,7 +62,7 @@ def _confine(plan: dict[str, Any], status: dict[str, Any]) -> None:
     _attempt(status, "no setuid gains, no new privileges", _no_new_privileges)
     if plan["user"] is not None:
         _drop_root(plan, status)
-    for what, kind, soft, hard in _ceilings(plan["limits"], os.getuid()):
+    for what, kind, soft, hard in _ceilings(plan["limits"], os.getuid(), own=status["user"] is not None):
         if kind == resource.RLIMIT_NPROC and os.getuid() == 0:
             status["not_enforced"].append("the number of processes (the kernel does not limit root's)")
         else:
@@ -69,6 +80,9 @@ def _drop_root(plan: dict[str, Any], status: dict[str, Any]) -> None:
     status["user"] = user
     if _let_it_read(plan["reads"], folder):
         status["not_enforced"].append("reading every user's files (Python itself lies where only root can read)")
+    else:
+        # What KEEPCAPS kept would end with execve; a forked program has none.
+        keep_capabilities(0)
 
 
 def _attempt(status: dict[str, Any], what: str, act: Callable[[], object], otherwise: str | None = None) -> bool:
@@ -81,10 +95,10 @@ def _attempt(status: dict[str, Any], what: str, act: Callable[[], object], other
     return True
 
 
-def _ceilings(limits: dict[str, Any], user: int) -> list[tuple[str, int, int, int]]:
+def _ceilings(limits: dict[str, Any], user: int, *, own: bool) -> list[tuple[str, int, int, int]]:
     mib = 1024 * 1024
     # The kernel counts all processes of a user together; a user that was here before has some already.
-    processes = limits["processes"] + _tasks_of(user)
+    processes = limits["processes"] + (0 if own else _tasks_of(user))
     cpu, memory, size, files = (limits[k] for k in ("cpu_s", "memory_bytes", "file_bytes", "open_files"))
     return [
         (f"cpu time {cpu} s for each process", resource.RLIMIT_CPU, cpu, cpu + 1),
@@ -105,10 +119,11 @@ def _lower(kind: int, soft: int, hard: int) -> None:
 
 def _tasks_of(user: int) -> int:
     count = 0
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if folder.stat().st_uid == user:
-                count += len(list((folder / "task").iterdir()))
+    with contextlib.suppress(OSError), os.scandir("/proc") as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and entry.stat().st_uid == user:
+                    count += sum(1 for _ in os.scandir(f"/proc/{entry.name}/task"))
     return count
 
 
@@ -127,15 +142,20 @@ def _let_it_read(paths: list[str], folder: str) -> bool:
         return False
     # Python often lies below a home that other users cannot enter. This one capability, which is to read,
     # lets the new user start it; all others end with execve, and nothing becomes writable.
-    _keep_capabilities(1 << CAP_DAC_READ_SEARCH)
+    keep_capabilities(1 << CAP_DAC_READ_SEARCH)
     _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_READ_SEARCH)
     return True
 
 
-def _keep_capabilities(mask: int) -> None:
+def keep_capabilities(mask: int) -> None:
+    """Give up every capability that is not in `mask`; without an execve nothing else does.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
     header = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0)
     sets = (ctypes.c_uint32 * 6)(mask, mask, mask, 0, 0, 0)
-    if ctypes.CDLL(None, use_errno=True).capset(header, sets) != 0:
+    if LIBC.capset(header, sets) != 0:
         raise OSError(ctypes.get_errno(), "capset failed")
 
 
@@ -145,7 +165,7 @@ def _no_new_privileges() -> None:
 
 def _prctl(option: int, *values: int) -> None:
     arguments = [ctypes.c_ulong(value) for value in (*values, 0, 0, 0, 0)[:4]]
-    if ctypes.CDLL(None, use_errno=True).prctl(ctypes.c_int(option), *arguments) != 0:
+    if LIBC.prctl(ctypes.c_int(option), *arguments) != 0:
         raise OSError(ctypes.get_errno(), f"prctl {option} failed")
 
 

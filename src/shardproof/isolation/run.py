@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import dataclasses
 import json
 import os
-import pwd
 import secrets
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from shardproof.errors import ShardproofError
 from shardproof.isolation.limits import Limits
+from shardproof.isolation.namespaces import missing, wrapper
 from shardproof.isolation.sweep import kill_marked
+from shardproof.isolation.users import needs_user, own_users
 from shardproof.isolation.verdict import record_of
-from shardproof.isolation.warden import remove_tree
+from shardproof.isolation.warden import lay_out, remove_tree
 from shardproof.records.isolation import Level, RunRecord
 
 MARKER = "SHARDPROOF_RUN"
 """The one variable in a program's environment; finds its processes again if their supervisor is killed."""
 PATIENCE_S = 45.0
 """How long the warden may take beyond the program's wall clock, to kill, drain and remove."""
-OWN_USERS = range(61184, 65520)
-"""uids that distributions set aside for services of one run."""
 
 
 class IsolationUnavailableError(ShardproofError, RuntimeError):
@@ -50,7 +48,8 @@ def run_isolated(source: bytes, *, level: Level = "process", limits: Limits | No
 
     Args:
         source: the program's bytes; written to a file of a private folder and run with `python -I -B`.
-        level: `process` (limits, own user where the caller is root, tree killed at the end) or `none`
+        level: `process` (limits, own user where the caller is root, tree killed at the end), `namespaces` (the same
+            inside bubblewrap: no network, a read-only system, a private /tmp, its own processes only) or `none`
             (explicit: only the wall clock, the output limit and the end of its tree).
         limits: what the program may use; the defaults suit a page of the Failure Map.
 
@@ -63,17 +62,15 @@ def run_isolated(source: bytes, *, level: Level = "process", limits: Limits | No
     >>> run_isolated(b"print(6 * 7)").stdout
     b'42\\n'
     """
-    if level not in get_args(Level) or os.name != "posix":
-        raise IsolationUnavailableError(
-            f"Expected level {' or '.join(get_args(Level))} on POSIX, got level={level!r} on {os.name}."
-        )
+    require(level)
     limits = limits or Limits()
+    user = next(own_users()) if needs_user(level) else None
+    if level == "namespaces":
+        return _sandboxed(source, limits, user)
     base = Path(tempfile.mkdtemp(prefix="shardproof-run-"))
     try:
-        plan = _plan(base, source, level, limits)
-        report, said = _supervised(plan, limits.wall_s + PATIENCE_S)
-        record = record_of(report, level=level, limits=limits, supervisor=said)
-        return Run(record, *(base64.b64decode(report.get(name, "")) for name in ("stdout", "stderr")))
+        plan = prepare(base, source, level, limits, user=user, marker=secrets.token_hex(16))
+        return _run(plan, (), level, limits)
     finally:
         # A warden that was told to stop has removed it already.
         if base.exists():
@@ -81,21 +78,58 @@ def run_isolated(source: bytes, *, level: Level = "process", limits: Limits | No
             base.rmdir()
 
 
-def _plan(base: Path, source: bytes, level: Level, limits: Limits) -> dict[str, Any]:
-    program, folder = base / "program.py", base / "folder"
-    program.write_bytes(source)
-    folder.mkdir(mode=0o700)
-    user = _own_user() if level == "process" and os.geteuid() == 0 else None
-    if user is not None:
-        base.chmod(0o711)
-        program.chmod(0o444)
+def require(level: str) -> None:
+    """Raise where a level cannot be had.
+
+    Raises:
+        IsolationUnavailableError: with the reason.
+    """
+    if level not in get_args(Level) or os.name != "posix":
+        raise IsolationUnavailableError(
+            f"Expected level {', '.join(get_args(Level))} on POSIX, got level={level!r} on {os.name}."
+        )
+    if level == "namespaces" and (reason := missing()) is not None:
+        raise IsolationUnavailableError(
+            f"Expected namespaces through bubblewrap, got none here: {reason}. Ask for level process, or run where "
+            "bwrap is on PATH and may make namespaces."
+        )
+
+
+def prepare(
+    base: Path, source: bytes, level: Level, limits: Limits, *, user: int | None, marker: str
+) -> dict[str, Any]:
+    """Write a program to its private place, `base`, and return the plan by which a warden runs it."""
+    lay_out(base, source, user)
+    return _plan(base, level, limits, user=user, marker=marker)
+
+
+def _sandboxed(source: bytes, limits: Limits, user: int | None) -> Run:
+    if user is None and os.geteuid() == 0:
+        raise IsolationUnavailableError(
+            "Expected a free uid between 61184 and 65519 for the program, got none: as root it would keep the "
+            "capabilities that undo namespaces. Ask for level process, or start it as an ordinary user."
+        )
+    # The warden itself is inside, and makes the private place there: it is gone with the namespace.
+    base = Path("/tmp", f"shardproof-run-{secrets.token_hex(8)}")
+    plan = _plan(base, "namespaces", limits, user=user, marker=secrets.token_hex(16))
+    return _run(plan | {"source": base64.b64encode(source).decode()}, wrapper(), "namespaces", limits)
+
+
+def _run(plan: Mapping[str, Any], wrap: Sequence[str], level: Level, limits: Limits) -> Run:
+    report, said = _supervised(plan, wrap, limits.wall_s + PATIENCE_S)
+    record = record_of(report, level=level, limits=limits, supervisor=said)
+    return Run(record, *(base64.b64decode(report.get(name, "")) for name in ("stdout", "stderr")))
+
+
+def _plan(base: Path, level: Level, limits: Limits, *, user: int | None, marker: str) -> dict[str, Any]:
+    program = base / "program.py"
     kept = dict(os.environ) if level == "none" else {}
     interpreter = str(Path(sys.executable).resolve())
     return {
         "level": level,
         "command": [sys.executable, "-I", "-B", "-X", "utf8", str(program)],
-        "environment": kept | {MARKER: secrets.token_hex(16)},
-        "folder": str(folder),
+        "environment": kept | {MARKER: marker},
+        "folder": str(base / "folder"),
         "user": user,
         "reads": [str(program), sys.executable, interpreter, os.__file__, json.__file__],
         "confine": str(Path(__file__).with_name("confine.py")),
@@ -103,39 +137,10 @@ def _plan(base: Path, source: bytes, level: Level, limits: Limits) -> dict[str, 
     }
 
 
-def _own_user() -> int | None:
-    """An unprivileged uid that no account and no process has; None where there is none."""
-    running = _users_running()
-    for user in sorted(OWN_USERS, key=lambda _: secrets.randbits(32)):
-        if user not in running and _mapped(user):
-            try:
-                pwd.getpwuid(user)
-            except KeyError:
-                return user
-    return None
-
-
-def _users_running() -> set[int]:
-    users = set()
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            users.add(path.stat().st_uid)
-    return users
-
-
-def _mapped(user: int) -> bool:
-    try:
-        lines = Path("/proc/self/uid_map").read_text().splitlines()
-    except OSError:
-        return True
-    ranges = [[int(number) for number in line.split()] for line in lines]
-    return any(first <= user < first + count for first, _, count in ranges)
-
-
-def _supervised(plan: Mapping[str, Any], patience_s: float) -> tuple[dict[str, Any], str]:
+def _supervised(plan: Mapping[str, Any], wrap: Sequence[str], patience_s: float) -> tuple[dict[str, Any], str]:
     """The warden's report, and its last words where there is none; all marked processes are gone after."""
     warden = subprocess.Popen(
-        [sys.executable, "-I", "-B", "-S", str(Path(__file__).with_name("warden.py"))],
+        [*wrap, sys.executable, "-I", "-B", "-S", str(Path(__file__).with_name("warden.py"))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -155,8 +160,12 @@ def _supervised(plan: Mapping[str, Any], patience_s: float) -> tuple[dict[str, A
     if warden.returncode == 0:
         return json.loads(out), ""
     last = err.decode(errors="replace").strip().rpartition("\n")[2]
-    ended = signal.Signals(-warden.returncode).name if warden.returncode < 0 else f"exit {warden.returncode}"
-    return _lost(plan, f"it ended with {ended} {last}".strip())
+    return _lost(plan, f"it ended with {how_it_ended(warden.returncode)} {last}".strip())
+
+
+def how_it_ended(code: int) -> str:
+    """A return code in words: the name of the signal, or exit and its number."""
+    return signal.Signals(-code).name if code < 0 else f"exit {code}"
 
 
 def _lost(plan: Mapping[str, Any], why: str) -> tuple[dict[str, Any], str]:

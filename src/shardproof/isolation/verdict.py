@@ -12,15 +12,31 @@ from shardproof.isolation.limits import Limits
 from shardproof.records.isolation import Ending, Isolation, Level, RunRecord
 
 TAIL = 2000
+FORKED = "an interpreter of its own: hash seed, memory layout and imported standard modules are those of its nursery"
+NAMESPACES = (
+    "no network but a loopback of its own",
+    "a read-only system of which only libraries and Python are there",
+    "a private /tmp and /var/tmp, gone after",
+    "processes, IPC and host name of its own",
+)
 ALWAYS_OPEN = (
-    "network access",
     "memory and disk use of all its processes together",
     "which system calls it makes",
 )
 
 
-def record_of(report: Mapping[str, Any], *, level: Level, limits: Limits, supervisor: str) -> RunRecord:
-    """Grade the warden's report; an empty one means that the supervisor was lost, `supervisor` says how."""
+def record_of(
+    report: Mapping[str, Any], *, level: Level, limits: Limits, supervisor: str, forked: bool = False
+) -> RunRecord:
+    """Grade the warden's report.
+
+    Args:
+        report: an empty one means that the supervisor was lost.
+        level: how the program was held.
+        limits: what it might use.
+        supervisor: how its supervisor was lost, where it was.
+        forked: it ran in a fork of a warm interpreter, not in one that was started for it.
+    """
     stderr = base64.b64decode(report.get("stderr", "")).decode(errors="backslashreplace")
     ending, detail = _ending(report, limits, stderr, supervisor)
     # Where it was stopped, how its process then ended is our doing and says nothing about the program.
@@ -38,7 +54,7 @@ def record_of(report: Mapping[str, Any], *, level: Level, limits: Limits, superv
         cpu_s=round(report.get("cpu_s", 0.0), 3),
         stdout_bytes=len(base64.b64decode(report.get("stdout", ""))),
         stderr_tail=stderr[-TAIL:],
-        isolation=_isolation(report, level, limits),
+        isolation=_isolation(report, level, limits, forked),
     )
 
 
@@ -87,25 +103,28 @@ def _extras(report: Mapping[str, Any]) -> str:
     return "".join(f"; {line}" for line in said)
 
 
-def _isolation(report: Mapping[str, Any], level: Level, limits: Limits) -> Isolation:
+def _isolation(report: Mapping[str, Any], level: Level, limits: Limits, forked: bool) -> Isolation:
     confinement = report.get("confinement", {"enforced": [], "not_enforced": [], "user": None})
     enforced = [
         f"wall clock {limits.wall_s:g} s",
         f"output {limits.output_bytes} bytes on each stream",
         "standard input is empty",
         "a folder of its own, removed after",
-        *(["an environment of one variable"] if level == "process" else []),
+        *(["an environment of one variable"] if level != "none" else []),
+        *(NAMESPACES if level == "namespaces" else ()),
         *confinement["enforced"],
     ]
     tree = "its whole process tree is killed, whatever left its session"
-    open_ends = [*confinement["not_enforced"], *ALWAYS_OPEN]
+    open_ends = [*confinement["not_enforced"], *([FORKED] if forked else []), *ALWAYS_OPEN]
+    if level != "namespaces":
+        open_ends += ["network access", *_writing(confinement["user"])]
     (enforced if report.get("subreaper") else open_ends).append(tree)
     return Isolation(
         requested=level,
         achieved=level,
         user=confinement["user"],
         enforced=tuple(enforced),
-        not_enforced=tuple(open_ends + _writing(confinement["user"])),
+        not_enforced=tuple(open_ends),
     )
 
 

@@ -1,8 +1,9 @@
 """The supervisor of a program that is not trusted: starts it, watches it, kills its tree, tells what it saw.
 
-Run as a script (`python -I -B -S warden.py`) with a plan as JSON on standard input; it prints a report as
-JSON. Standard library only, one thread, no import of shardproof: it must start fast and fork safely. It is
-the subreaper of the program's tree, so a descendant that leaves its session or loses its parent stays its own.
+Run as a script (`python -I -B -S warden.py`) with a plan as JSON on standard input, it prints a report as
+JSON; the nursery forks it instead. Standard library only, one thread, no import of shardproof: it must start fast
+and fork safely. It is the subreaper of the program's tree, so a descendant that leaves its session or loses its
+parent stays its own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ KILL_S = 10.0
 """How long killing the tree may take before the report says that it failed."""
 LOOKS = 3
 PROC = Path("/proc")
+LIBC = ctypes.CDLL(None, use_errno=True)
+"""Opened once: opening makes types, and a fork would make them again for each program."""
 WORLD_WRITABLE = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock", "/run/shm", "/var/lock")
 
 
@@ -41,6 +44,8 @@ class Watched:
     pid: int
     streams: dict[int, str]
     said: dict[str, bytearray]
+    handle: int | None = None
+    """Readable when the program has ended; None where the system has no such thing, and after."""
     ended: int | None = None
     cpu_s: float = 0.0
 
@@ -48,20 +53,45 @@ class Watched:
 def main() -> None:
     """Read a plan, run it, print the report."""
     plan: dict[str, Any] = json.loads(sys.stdin.buffer.read())
-    report = supervise(plan)
+    harness = os.getppid()
+    if "source" in plan:
+        Path(plan["folder"]).parent.mkdir(mode=0o700)
+        lay_out(Path(plan["folder"]).parent, base64.b64decode(plan.pop("source")), plan["user"])
+    report = supervise(plan, gone=lambda: os.getppid() != harness)
     sys.stdout.write(json.dumps(report))
     sys.stdout.flush()
 
 
-def supervise(plan: dict[str, Any]) -> dict[str, Any]:
-    """Run the program of `plan` to its end, kill what is left of its tree, and return what was seen."""
+def lay_out(base: Path, source: bytes, user: int | None) -> None:
+    """Write the program into a run's private place, beside the folder that it starts in."""
+    program = base / "program.py"
+    program.write_bytes(source)
+    (base / "folder").mkdir(mode=0o700)
+    if user is not None:
+        base.chmod(0o711)
+        program.chmod(0o444)
+
+
+def supervise(
+    plan: dict[str, Any],
+    *,
+    gone: Callable[[], bool],
+    launch: Callable[[dict[str, Any], int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Run the program of `plan` to its end, kill what is left of its tree, and return what was seen.
+
+    Args:
+        plan: what to run, where, and how it is held.
+        gone: whether whoever wants the report is no longer there.
+        launch: turns the forked child into the program, given the ends of its output; default: by execve.
+    """
     asked_to_stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: asked_to_stop.append(1))
     # Not dumpable: a program of the same user cannot open this process's pipes and forge the report.
-    subreaper = _prctl(PR_SET_CHILD_SUBREAPER, 1) and _prctl(PR_SET_DUMPABLE, 0)
+    subreaper = prctl(PR_SET_CHILD_SUBREAPER, 1) and prctl(PR_SET_DUMPABLE, 0)
     began = time.monotonic()
-    watched, confinement = _start(plan)
-    stopped = _watch(watched, plan, began, asked_to_stop)
+    watched, confinement = _start(plan, launch or _become_confine)
+    stopped = _watch(watched, plan, began, lambda: bool(asked_to_stop) or gone())
     wall_s = time.monotonic() - began
     left = 0 if stopped else _outlived(watched)
     unkilled = _kill_tree(watched)
@@ -84,17 +114,18 @@ def supervise(plan: dict[str, Any]) -> dict[str, Any]:
     return report | {name: base64.b64encode(said).decode() for name, said in watched.said.items()}
 
 
-def _start(plan: dict[str, Any]) -> tuple[Watched, dict[str, Any]]:
+def _start(plan: dict[str, Any], launch: Callable[[dict[str, Any], int, int], None]) -> tuple[Watched, dict[str, Any]]:
     (out, out_end), (err, err_end), (status, status_end) = os.pipe(), os.pipe(), os.pipe()
     warden = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become_confine(plan | {"status": status_end, "warden": warden}, out_end, err_end)
+        launch(plan | {"status": status_end, "warden": warden}, out_end, err_end)
     for end in (out_end, err_end, status_end):
         os.close(end)
     with os.fdopen(status, "rb") as told:
         lines = told.read().splitlines()
-    watched = Watched(pid, {out: "stdout", err: "stderr"}, {"stdout": bytearray(), "stderr": bytearray()})
+    said = {"stdout": bytearray(), "stderr": bytearray()}
+    watched = Watched(pid, {out: "stdout", err: "stderr"}, said, _handle(pid))
     silent: dict[str, Any] = {
         "enforced": [],
         "not_enforced": [],
@@ -102,6 +133,13 @@ def _start(plan: dict[str, Any]) -> tuple[Watched, dict[str, Any]]:
         "error": "the launcher said nothing",
     }
     return watched, json.loads(lines[-1]) if lines else silent
+
+
+def _handle(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
 
 
 def _become_confine(plan: dict[str, Any], out: int, err: int) -> None:
@@ -116,9 +154,9 @@ def _become_confine(plan: dict[str, Any], out: int, err: int) -> None:
         os._exit(127)
 
 
-def _watch(watched: Watched, plan: dict[str, Any], began: float, asked_to_stop: list[int]) -> str | None:
+def _watch(watched: Watched, plan: dict[str, Any], began: float, unwanted: Callable[[], bool]) -> str | None:
     """Follow the program until it ends (None) or must be stopped (the reason)."""
-    harness, deadline = os.getppid(), began + plan["limits"]["wall_s"]
+    deadline = began + plan["limits"]["wall_s"]
     while True:
         _listen(watched, POLL_S)
         _reap(watched)
@@ -126,17 +164,17 @@ def _watch(watched: Watched, plan: dict[str, Any], began: float, asked_to_stop: 
             return "output"
         if watched.ended is not None:
             return None
-        if asked_to_stop or os.getppid() != harness:
+        if unwanted():
             return "harness gone"
         if time.monotonic() > deadline:
             return "wall time"
 
 
 def _listen(watched: Watched, wait_s: float) -> None:
-    if not watched.streams:
-        time.sleep(wait_s)
-        return
-    for stream in select.select(list(watched.streams), [], [], wait_s)[0]:
+    handles = [] if watched.handle is None else [watched.handle]
+    for stream in select.select([*watched.streams, *handles], [], [], wait_s)[0]:
+        if stream == watched.handle:
+            continue
         if piece := os.read(stream, 65536):
             watched.said[watched.streams[stream]] += piece
         else:
@@ -155,9 +193,17 @@ def _reap(watched: Watched) -> bool:
             if ended[0] == watched.pid:
                 watched.ended = ended[1]
                 watched.cpu_s = ended[2].ru_utime + ended[2].ru_stime
+                _forget_handle(watched)
     except ChildProcessError:
         return False
     return True
+
+
+def _forget_handle(watched: Watched) -> None:
+    # Readable for good from now on: a wait for what the pipes still bring would not wait.
+    if watched.handle is not None:
+        os.close(watched.handle)
+        watched.handle = None
 
 
 def _outlived(watched: Watched) -> int:
@@ -245,15 +291,15 @@ def _remove_strays(user: int | None) -> list[str]:
 
 
 def _owned_by(user: int) -> Iterator[Path]:
-    below = list({Path(place).resolve() for place in WORLD_WRITABLE})
+    below = list({os.path.realpath(place) for place in WORLD_WRITABLE})
     while below:
-        with contextlib.suppress(OSError):
-            for path in below.pop().iterdir():
-                about = path.lstat()
+        with contextlib.suppress(OSError), os.scandir(below.pop()) as entries:
+            for entry in entries:
+                about = entry.stat(follow_symlinks=False)
                 if about.st_uid == user:
-                    yield path
+                    yield Path(entry.path)
                 elif stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_IWOTH:
-                    below.append(path)
+                    below.append(entry.path)
 
 
 def remove_tree(top: Path) -> int:
@@ -282,10 +328,10 @@ def _is_folder(path: Path) -> bool:
     return stat.S_ISDIR(path.lstat().st_mode)
 
 
-def _prctl(option: int, value: int) -> bool:
+def prctl(option: int, value: int) -> bool:
+    """Whether the system has the option and took the value."""
     try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        return bool(libc.prctl(option, ctypes.c_ulong(value), *[ctypes.c_ulong(0)] * 3) == 0)
+        return bool(LIBC.prctl(option, ctypes.c_ulong(value), *[ctypes.c_ulong(0)] * 3) == 0)
     except AttributeError:
         return False
 

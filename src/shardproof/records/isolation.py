@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-Level = Literal["process", "none"]
+Level = Literal["process", "namespaces", "none"]
 """How a program that is not trusted is held; `process` is not a security boundary."""
 
 Ending = Literal[
