@@ -20,6 +20,12 @@ FUSED = {
     "SGD with momentum": (SGD, {"lr": 0.5, "momentum": 0.5, "dampening": 0.25}),
     "Adagrad": (Adagrad, {"lr": 0.5}),
 }
+
+TAKES_A_SCALE = hasattr(Adagrad([torch.nn.Parameter(torch.zeros(1))], fused=True), "_step_supports_amp_scaling")
+NO_SCALE = pytest.mark.skipif(
+    not TAKES_A_SCALE, reason="the fused Adagrad of this release of torch takes no loss scale"
+)
+NAMES = [pytest.param(name, marks=NO_SCALE) if name == "Adagrad" else name for name in FUSED]
 ON_DTENSORS = ["Adam", "AdamW"]
 
 # Sixteen gradient elements of magnitude 2: the norm is 8. With powers of two every quotient is exact, so the step
@@ -62,7 +68,7 @@ def reference(name, dtype=torch.float32, rounds=ROUNDS):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_step_is_clip_then_step(name, dtype):
     """Above, under and at the limit, without one and with zero; the norm is that before clipping."""
     weight = parameter(VALUES, dtype=dtype)
@@ -106,7 +112,7 @@ def test_float64_gradients_are_divided_by_a_float32():
     assert 0 < off <= 2.0**-24
 
 
-@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_divisor_beyond_float32_is_no_zero(name):
     """norm / limit is 2**141: the kernel would read inf and make every gradient zero; they are clipped before."""
     gradient = [2.0**120, -(2.0**120), 2.0**120, 2.0**120]
@@ -183,7 +189,7 @@ def test_attributes_are_restored_when_the_step_raises():
     assert torch.equal(weight, reference("Adam")[0])
 
 
-@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_bad_first_step_leaves_nothing_behind(name):
     """fused SGD leaves an unwritten momentum buffer in torch; here the next step is a first step."""
     weight = parameter(VALUES, [math.nan, *GRADIENT[1:]])
@@ -298,7 +304,7 @@ def sharded(rank, name, rounds):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("name", NAMES)
 def test_plain_shards_step_as_the_whole_model_does(name):
     first, second = on_ranks(2, sharded, name, ROUNDS)
     for (times, _), one, two, expected in zip(ROUNDS, first, second, reference(name), strict=True):
@@ -369,7 +375,7 @@ def without_kernel(rank, name):
     assert local(weight.grad).tolist() == [4.0, 4.0]
     try:
         optimizer.step()
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError) as error:
         alone = str(error)
     else:
         alone = "stepped"
@@ -378,11 +384,12 @@ def without_kernel(rank, name):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("name", ["SGD", "Adagrad"])
+@pytest.mark.parametrize("name", ["SGD", pytest.param("Adagrad", marks=NO_SCALE)])
 def test_what_torch_cannot_run_on_dtensors_is_refused(name):
     """Once torch can, the second assertion fails and FUSED_ON_DTENSORS has to grow."""
     for alone, norm in on_ranks(2, without_kernel, name):
-        assert "sharding strategy" in alone
+        # The latter up to torch 2.9.
+        assert "sharding strategy" in alone or "found no DeviceMesh" in alone
         assert norm == math.sqrt(4 * 16 + 1)
 
 
@@ -401,7 +408,7 @@ def bad_on_one(rank, name):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_nan_on_one_rank_skips_the_step_on_all(name):
     """Parameters and step counters stay; the next step is the first."""
     answers = on_ranks(2, bad_on_one, name)

@@ -95,7 +95,10 @@ def _of_optimizer(optimizer: torch.optim.Optimizer | None) -> Iterator[str]:
     if loose:
         yield f"its param_groups {loose} are not fused; build the optimizer with fused=True"
     elif not getattr(optimizer, "_step_supports_amp_scaling", False):
-        yield "it was not built with fused=True, so a GradScaler would not hand it grad_scale and found_inf"
+        yield (
+            "it was not built with fused=True, or this release of torch has a fused kernel for it that takes no loss "
+            f"scale (torch {torch.__version__}), so a GradScaler would not hand it grad_scale and found_inf"
+        )
     for name in ("grad_scale", "found_inf"):
         if getattr(optimizer, name, None) is not None:
             yield f"its attribute {name} is set already; delete it"
