@@ -10,15 +10,20 @@ from rich.console import Console
 
 from shardproof.records.audit import (
     AuditReport,
+    Candidate,
     CellPlan,
     CellVerdict,
     ClauseVerdict,
+    Diagnosis,
     Environment,
     Finding,
     LayoutPlan,
+    Named,
     NormRow,
     Plan,
+    Residual,
     SubjectPlan,
+    TellApart,
     Verdict,
 )
 from shardproof.report.audit_html import audit_html, audit_json
@@ -164,6 +169,50 @@ def test_what_a_subject_says_is_shown_and_not_obeyed(report):
     terminal = printed(report)
     assert "\x1b" not in terminal
     assert "\\x1b[2J" in terminal
+
+
+def test_the_page_names_every_candidate_and_how_near_the_others_come(report):
+    name = Named(mechanism="missing-model-axis", implementation="failing", reading=f"no axis {NASTY}")
+    other = name.model_copy(update={"mechanism": "local-shard-clip"})
+    explained = Diagnosis(
+        subject="a",
+        scope="core",
+        word="explained",
+        observations=17,
+        wrong=5,
+        candidates=tuple(Candidate(together=((one,),), agreeing=17, departing=5) for one in (name, other)),
+        apart=(TellApart(layout="fsdp2", fixture="over", one="A", other="B"),),
+        left_out=("tp: error",),
+    )
+    near = Residual(nearest=name, agreeing=3, of=17, worst=float("inf"))
+    unknown = Diagnosis(
+        subject="b", scope="core", word="not a known mechanism", observations=17, wrong=5, residuals=(near,)
+    )
+    verdict = report.verdict.model_copy(update={"diagnoses": (explained, unknown)})
+    told = report.model_copy(update={"verdict": verdict})
+    html, terminal = audit_html(told), " ".join(printed(told).split())
+
+    for text in (
+        "missing-model-axis",
+        "local-shard-clip",
+        "fsdp2, call over: A from B",
+        "tp: error",
+        "cannot be told apart",
+    ):
+        assert text in html
+    assert "<script>" not in html
+    assert "explained by missing-model-axis" in terminal
+    assert "or by local-shard-clip" in terminal
+    assert "not a known mechanism. Nearest, and not it: missing-model-axis (failing) agrees on 3 of 17." in terminal
+
+
+def test_a_value_that_is_wrong_is_marked_by_more_than_colour(report):
+    html = audit_html(report)
+
+    assert '<span class="wrong">9.486832618713379</span>' in html
+    assert '<span class="wrong">nan</span>' in html
+    assert "text-decoration: underline" in html
+    assert html.count("<rect") == 2
 
 
 def test_each_link_has_its_section(report):

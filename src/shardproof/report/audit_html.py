@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import Final, get_args
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from shardproof.records.audit import AuditReport, CellVerdict
+from shardproof.records.audit import AuditReport, CellVerdict, CellWord, ClauseVerdict
 from shardproof.report.page import printable
+from shardproof.report.plots import bars, off
+
+MARKS: Final = {"held": "✓", "violated": "✗", "waived": "~", "not exercised": "·"}
 
 
 def audit_html(report: AuditReport) -> str:
@@ -25,6 +29,12 @@ def audit_html(report: AuditReport) -> str:
         report=report,
         cells={(cell.layout, cell.subject): cell for cell in report.verdict.cells},
         unsettled=[cell for cell in report.verdict.cells if cell.verdict != "pass"],
+        calls={call.name: call.title for layout in report.plan.layouts for call in layout.fixtures},
+        words_of=lambda subject: _words(report, subject),
+        by_clause=_by_clause,
+        marks=MARKS,
+        bars=bars,
+        off=off,
         anchor=_anchor,
     )
 
@@ -43,6 +53,16 @@ def number(value: float | None) -> str:
     if value is None:
         return "-"
     return json.dumps(value) if value - value == 0 else str(value)
+
+
+def _words(report: AuditReport, subject: str) -> list[str]:
+    """The verdicts that a subject's cells came to, each once, the worst first."""
+    found = {cell.verdict for cell in report.verdict.cells if cell.subject == subject and not cell.control}
+    return [word for word in get_args(CellWord)[::-1] if word in found]
+
+
+def _by_clause(cell: CellVerdict | None) -> dict[str, ClauseVerdict]:
+    return {each.clause: each for each in cell.clauses} if cell else {}
 
 
 def _shown(value: object) -> object:

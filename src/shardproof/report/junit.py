@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections.abc import Mapping
 
-from shardproof.records.audit import AuditReport, CellVerdict, CellWord
+from shardproof.records.audit import AuditReport, CellVerdict
 from shardproof.report.page import printable
 
-_ELEMENTS: dict[CellWord, str] = {
+_ELEMENTS: Mapping[str, str] = {
     "fail": "failure",
     "error": "error",
     "hang": "error",
@@ -38,15 +39,14 @@ def _suite(root: ET.Element, report: AuditReport, subject: str, cells: list[Cell
         "errors": kinds.count("error"),
         "skipped": kinds.count("skipped"),
     }
-    suite = ET.SubElement(
-        root,
-        "testsuite",
-        name=_text(subject),
-        timestamp=report.environment.time,
-        **{name: str(count) for name, count in counts.items()},
-    )
+    named = {"name": _text(subject), "timestamp": report.environment.time}
+    suite = ET.SubElement(root, "testsuite", named | {name: str(count) for name, count in counts.items()})
     properties = ET.SubElement(suite, "properties")
-    facts = {"run": report.plan.run_id, "graded_by": report.verdict.graded_by, "profile": report.verdict.profile}
+    facts: dict[str, str] = {
+        "run": report.plan.run_id,
+        "graded_by": report.verdict.graded_by,
+        "profile": report.verdict.profile,
+    }
     waived = {f"waiver:{clause}": reason for clause, reason in report.verdict.waivers.items()}
     for name, value in (facts | waived).items():
         ET.SubElement(properties, "property", name=name, value=_text(value))
