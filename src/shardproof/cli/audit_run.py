@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,6 +24,9 @@ SUBJECT_HELP = (
     "What is audited: torch, shardproof, or another built-in name; pkg.module:callable or file.py:callable, called on "
     "every rank as clip(params, max_norm, ctx), scaling the .grad of params in place and returning the norm."
 )
+
+BAR = 20
+"""Characters of the progress bar."""
 
 
 class ProfileName(StrEnum):
@@ -104,13 +108,15 @@ def waivers(options: Sequence[str] | None) -> Mapping[str, str]:
 
 
 def progress_line() -> Callable[[Progress], None]:
-    """A line on standard error for each cell: rewritten in place on a terminal, one below the other elsewhere."""
+    """A line on standard error for each cell: a bar rewritten in place on a terminal, one below the other elsewhere."""
     terminal = sys.stderr.isatty()
 
     def tell(step: Progress) -> None:
         text = f"[{step.number}/{step.total}] {step.subject} under {step.layout}"
-        last = step.number == step.total
-        sys.stderr.write(f"\r\x1b[K{text}" + ("\n" if last else "") if terminal else f"{text}\n")
+        done = BAR * (step.number - 1) // step.total
+        line = f"\r\x1b[K{'#' * done}{'.' * (BAR - done)} {text}"[: shutil.get_terminal_size().columns + 3]
+        sys.stderr.write(line if terminal else f"{text}\n")
+        sys.stderr.write("\n" if terminal and step.number == step.total else "")
         sys.stderr.flush()
 
     return tell

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import traceback
+from typing import Annotated
 
 import typer
 
+import shardproof
 from shardproof.cli import audit, clip, map_
 from shardproof.cli.exits import Exit
 from shardproof.errors import ShardproofError
@@ -18,6 +20,23 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"shardproof {shardproof.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def shardproof_(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Gradient clipping by the true global norm under every sharding, and the proof that a stack does it."""
+
+
 app.command("clip")(clip.clip)
 app.add_typer(audit.app, name="audit")
 app.add_typer(map_.app, name="map")
