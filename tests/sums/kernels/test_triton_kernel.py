@@ -70,6 +70,18 @@ def test_tiles_end_where_pieces_do():
     check_tallies(Format.FLOAT32, [[run[:count], run[: count // 3]] for count in counts], 2)
 
 
+@pytest.mark.parametrize("format", [Format.FLOAT32, Format.BFLOAT16, Format.FLOAT8_E4M3FN])
+def test_pieces_at_every_alignment(format):
+    """Pieces that begin at 16 bytes and between them, in one call: a part of a block, a whole one, one and a part."""
+    run = within(format, 3000, 3, 12, 6)
+    for offset in (0, 1, 16):
+        for length in (5, 2048, 2900):
+            values = tensor(format, run)[offset : offset + length]
+            digits, _ = triton_kernel.tallies([(values, 0), (tensor(format, run), 0)], 1, 2, CPU)
+            wanted = expected_tally(format, [run[offset : offset + length], run], 2)
+            assert from_limbs(digits[0].tolist()) == wanted.total
+
+
 def test_no_pieces_and_no_slots():
     digits, counts = triton_kernel.tallies([], 2, 2, CPU)
     assert digits.shape == (2, LIMBS)
@@ -237,7 +249,7 @@ def compiled(kernel, constants):
     print(kernel.__name__, "compiled")
 
 for form in (Format.FLOAT32, Format.FLOAT64, Format.FLOAT8_E4M3FN):
-    constants = triton_kernel._constants(form)
+    constants = triton_kernel._constants(form, aligned=True)
     constants.pop("enable_fp_fusion")
     compiled(triton_tally.tally_tiles, {**constants, "ORDER": 2})
     compiled(triton_tally.largest_tiles, constants)

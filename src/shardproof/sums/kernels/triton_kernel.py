@@ -50,8 +50,8 @@ def tallies(parts: Sequence[Part], slots: int, order: int, device: torch.device)
     """
     stripes = max(1, ROWS // max(slots, 1))
     limbs = torch.zeros((slots, stripes, LIMBS + 2), dtype=torch.int64, device=device)
-    for form, table, tiles in _tables(parts, device):
-        tally_tiles[(tiles,)](table, table.shape[1], limbs, stripes, ORDER=order, **_constants(form))
+    for constants, table, tiles in _tables(parts, device):
+        tally_tiles[(tiles,)](table, table.shape[1], limbs, stripes, ORDER=order, **constants)
     digits = torch.empty((slots, LIMBS), dtype=torch.int64, device=device)
     counts = torch.zeros(2, dtype=torch.int64, device=device)
     if slots:
@@ -63,8 +63,8 @@ def largest(parts: Sequence[Part], slots: int, device: torch.device) -> tuple[Te
     """The largest finite magnitude of each slot, float64 [slots], exact; and the counts, int64 [2]. As `tallies`."""
     tops = torch.zeros(slots, dtype=torch.int64, device=device)
     counts = torch.zeros(2, dtype=torch.int64, device=device)
-    for form, table, tiles in _tables(parts, device):
-        largest_tiles[(tiles,)](table, table.shape[1], tops, counts, **_constants(form))
+    for constants, table, tiles in _tables(parts, device):
+        largest_tiles[(tiles,)](table, table.shape[1], tops, counts, **constants)
     return tops.view(torch.float64), counts
 
 
@@ -75,8 +75,8 @@ def scale(parts: Sequence[Part], factors: Tensor) -> None:
         parts: tensors on the device of `factors`; each memory once.
         factors: float64 [slots], each in [0, 1].
     """
-    for form, table, tiles in _tables(parts, factors.device):
-        scale_tiles[(tiles,)](table, table.shape[1], factors, **_constants(form))
+    for constants, table, tiles in _tables(parts, factors.device):
+        scale_tiles[(tiles,)](table, table.shape[1], factors, **constants)
 
 
 def norms_and_factors(
@@ -115,17 +115,19 @@ def prepare(device: torch.device, dtype: torch.dtype) -> None:
     scale(part, factors)
 
 
-def _tables(parts: Sequence[Part], device: torch.device) -> list[tuple[Format, Tensor, int]]:
-    """For each format the table of its pieces, on the device, and how many tiles they have."""
-    found: dict[Format, list[tuple[int, int, int]]] = {}
+def _tables(parts: Sequence[Part], device: torch.device) -> list[tuple[dict[str, Any], Tensor, int]]:
+    """For each launch its constants, the table of its pieces, on the device, and how many tiles they have."""
+    found: dict[tuple[Format, bool], list[tuple[int, int, int]]] = {}
     for values, slot in parts:
         if values.numel():
-            found.setdefault(_FORMATS[values.dtype], []).append((values.data_ptr(), values.numel(), slot))
+            address = values.data_ptr()
+            found.setdefault((_FORMATS[values.dtype], address % 16 == 0), []).append((address, values.numel(), slot))
     tables = []
-    for form, rows in found.items():
+    for (form, aligned), rows in found.items():
         addresses, counts, slots = zip(*rows, strict=True)
         ends = list(accumulate(-(-count // (BLOCK * BLOCKS)) for count in counts))
-        tables.append((form, uploaded(torch.tensor([addresses, counts, ends, slots]), device), ends[-1]))
+        table = uploaded(torch.tensor([addresses, counts, ends, slots]), device)
+        tables.append((_constants(form, aligned=aligned), table, ends[-1]))
     return tables
 
 
@@ -135,10 +137,11 @@ def uploaded(table: Tensor, device: torch.device) -> Tensor:
     return table.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else table
 
 
-def _constants(form: Format) -> dict[str, Any]:
+def _constants(form: Format, *, aligned: bool) -> dict[str, Any]:
     bits = form.bits
     return {
         "WORD": _WORDS[bits.size],
+        "ALIGNED": aligned,
         "MANTISSA": bits.mantissa,
         "BIAS": bits.bias,
         "MASK": bits.magnitude_mask,

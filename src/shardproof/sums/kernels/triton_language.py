@@ -35,6 +35,27 @@ def find_piece(ends: tl.tensor, pieces: tl.tensor, tile: tl.tensor) -> tl.tensor
 
 
 @triton.jit
+def words_at(address: tl.tensor, WORD: tl.constexpr, ALIGNED: tl.constexpr) -> tl.tensor:
+    """A pointer to patterns; of an aligned one the compiler is told, so that it loads 16 bytes at a time."""
+    words = address.to(tl.pointer_type(WORD))
+    if ALIGNED:
+        words = tl.multiple_of(words, 16)
+    return words
+
+
+@triton.jit
+def loaded(words: tl.tensor, start: tl.tensor, count: tl.tensor, BLOCK: tl.constexpr) -> tl.tensor:
+    """A block of patterns, with zeros past the end."""
+    index = start + tl.arange(0, BLOCK)
+    # Whole blocks without a mask: with one, values are loaded one by one.
+    if start + BLOCK <= count:
+        word = tl.load(words + index)
+    else:
+        word = tl.load(words + index, mask=index < count, other=0)
+    return word
+
+
+@triton.jit
 def magnitudes(word: tl.tensor, MASK: tl.constexpr, SPECIAL: tl.constexpr) -> tl.tensor:
     """Patterns without their sign; where only the sign bit set is NaN, that one becomes SPECIAL, beyond the mask."""
     found = word.to(tl.int64) & MASK

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from shardproof.sums.kernels.triton_language import find_piece, float64_of, magnitudes
+from shardproof.sums.kernels.triton_language import find_piece, float64_of, loaded, magnitudes, words_at
 
 
 @triton.jit(do_not_specialize=["pieces"])
@@ -14,6 +14,7 @@ def scale_tiles(
     pieces: tl.tensor,
     factors: tl.tensor,
     WORD: tl.constexpr,
+    ALIGNED: tl.constexpr,
     MANTISSA: tl.constexpr,
     BIAS: tl.constexpr,
     MASK: tl.constexpr,
@@ -27,16 +28,19 @@ def scale_tiles(
     piece = find_piece(table + 2 * pieces, pieces, tile)
     factor = tl.load(factors + tl.load(table + 3 * pieces + piece))
     if factor != 1.0:
-        words = tl.load(table + piece).to(tl.pointer_type(WORD))
+        words = words_at(tl.load(table + piece), WORD, ALIGNED)
         count = tl.load(table + pieces + piece)
         begin = tl.where(piece > 0, tl.load(table + 2 * pieces + piece - 1, mask=piece > 0, other=0), 0)
         for number in range(BLOCKS):
             start = ((tile - begin) * BLOCKS + number) * BLOCK
             if start < count:
                 index = start + tl.arange(0, BLOCK)
-                word = tl.load(words + index, mask=index < count, other=0)
-                new = scaled(word, factor, MANTISSA, BIAS, MASK, SPECIAL, INFINITE)
-                tl.store(words + index, new.to(WORD), mask=index < count)
+                word = loaded(words, start, count, BLOCK)
+                new = scaled(word, factor, MANTISSA, BIAS, MASK, SPECIAL, INFINITE).to(WORD)
+                if start + BLOCK <= count:
+                    tl.store(words + index, new)
+                else:
+                    tl.store(words + index, new, mask=index < count)
 
 
 @triton.jit

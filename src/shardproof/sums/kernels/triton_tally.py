@@ -15,7 +15,9 @@ from shardproof.sums.kernels.triton_language import (
     add_to_limbs,
     find_piece,
     float64_of,
+    loaded,
     magnitudes,
+    words_at,
 )
 
 
@@ -28,6 +30,7 @@ def tally_tiles(
     stripes: tl.tensor,
     ORDER: tl.constexpr,
     WORD: tl.constexpr,
+    ALIGNED: tl.constexpr,
     MANTISSA: tl.constexpr,
     BIAS: tl.constexpr,
     MASK: tl.constexpr,
@@ -43,7 +46,7 @@ def tally_tiles(
     """
     tile = tl.program_id(0).to(tl.int64)
     piece = find_piece(table + 2 * pieces, pieces, tile)
-    words = tl.load(table + piece).to(tl.pointer_type(WORD))
+    words = words_at(tl.load(table + piece), WORD, ALIGNED)
     count = tl.load(table + pieces + piece)
     begin = tl.where(piece > 0, tl.load(table + 2 * pieces + piece - 1, mask=piece > 0, other=0), 0)
     slot = tl.load(table + 3 * pieces + piece)
@@ -51,8 +54,7 @@ def tally_tiles(
     for number in range(BLOCKS):
         start = ((tile - begin) * BLOCKS + number) * BLOCK
         if start < count:
-            index = start + tl.arange(0, BLOCK)
-            word = tl.load(words + index, mask=index < count, other=0)
+            word = loaded(words, start, count, BLOCK)
             add_block(row, magnitudes(word, MASK, SPECIAL), ORDER, MANTISSA, BIAS, SPECIAL, INFINITE)
 
 
@@ -175,6 +177,7 @@ def largest_tiles(
     tops: tl.tensor,
     counts: tl.tensor,
     WORD: tl.constexpr,
+    ALIGNED: tl.constexpr,
     MANTISSA: tl.constexpr,
     BIAS: tl.constexpr,
     MASK: tl.constexpr,
@@ -189,15 +192,14 @@ def largest_tiles(
     """
     tile = tl.program_id(0).to(tl.int64)
     piece = find_piece(table + 2 * pieces, pieces, tile)
-    words = tl.load(table + piece).to(tl.pointer_type(WORD))
+    words = words_at(tl.load(table + piece), WORD, ALIGNED)
     count = tl.load(table + pieces + piece)
     begin = tl.where(piece > 0, tl.load(table + 2 * pieces + piece - 1, mask=piece > 0, other=0), 0)
     slot = tl.load(table + 3 * pieces + piece)
     for number in range(BLOCKS):
         start = ((tile - begin) * BLOCKS + number) * BLOCK
         if start < count:
-            index = start + tl.arange(0, BLOCK)
-            magnitude = magnitudes(tl.load(words + index, mask=index < count, other=0), MASK, SPECIAL)
+            magnitude = magnitudes(loaded(words, start, count, BLOCK), MASK, SPECIAL)
             special = magnitude >= SPECIAL
             found = tl.sum(special.to(tl.int64))
             if found > 0:
