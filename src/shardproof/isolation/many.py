@@ -43,11 +43,13 @@ LEAVE_S = 30.0
 TRIES = 2
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class _Nursery:
     process: subprocess.Popen[bytes]
     door: socket.socket
     marker: str
+    sent: int = 0
+    """Programs that it was given."""
 
 
 @dataclasses.dataclass
@@ -158,6 +160,7 @@ def _begin(seat: _Seat[Key], key: Key, source: bytes, *, user: int | None, limit
             plan = prepare(base, source, "process", limits, user=user, marker=nursery.marker)
             try:
                 socket.send_fds(nursery.door, [json.dumps(plan).encode()], [end])
+                nursery.sent += 1
                 return
             except (BrokenPipeError, ConnectionResetError):
                 # It was lost between two programs; this one has not begun.
@@ -223,7 +226,7 @@ def _end(seat: _Seat[Key], limits: Limits, users: Iterator[int | None] | None) -
     report, supervisor, nursery_lost = _report(seat, birth)
     if not report:
         _discard(seat)
-    _remove(birth.base)
+        _remove(birth.base)
     if nursery_lost and birth.tries < TRIES:
         user = next(users) if users else None
         _begin(seat, birth.key, birth.source, user=user, limits=limits, tries=birth.tries + 1)
@@ -234,16 +237,25 @@ def _end(seat: _Seat[Key], limits: Limits, users: Iterator[int | None] | None) -
 
 def _report(seat: _Seat[Key], birth: _Birth[Key]) -> tuple[dict[str, Any], str, bool]:
     """The supervisor's report; where there is none, how it ended and whether the nursery is lost with it."""
-    if time.monotonic() > birth.deadline:
-        return {}, "it did not answer in time", False
-    status = b""
-    with contextlib.suppress(OSError):
-        status = seat.nursery.door.recv(64) if seat.nursery is not None else b""
-    if status == b"0":
+    try:
         return json.loads(birth.said), "", False
-    if not status:
+    except ValueError:
+        if time.monotonic() > birth.deadline:
+            return {}, "it did not answer in time", False
+    status = _status(seat.nursery)
+    if status is None:
         return {}, "the interpreter that it was forked from was lost", True
-    return {}, f"it ended with {how_it_ended(os.waitstatus_to_exitcode(int(status)))}", False
+    return {}, f"it ended with {how_it_ended(os.waitstatus_to_exitcode(status))}", False
+
+
+def _status(nursery: _Nursery | None) -> int | None:
+    """How the supervisor of the last program ended, as its nursery says; None where the nursery is lost too."""
+    with contextlib.suppress(OSError):
+        while nursery is not None and (said := nursery.door.recv(64)):
+            number, status = map(int, said.split())
+            if number == nursery.sent:
+                return status
+    return None
 
 
 def _discard(seat: _Seat[Key]) -> None:
@@ -275,7 +287,7 @@ def _close(seats: list[_Seat[Key]]) -> None:
 
 
 def _remove(base: Path) -> None:
-    # A supervisor that was told to stop has removed it already.
+    # Its supervisor removes it at the end, unless it was lost.
     if base.exists():
         remove_tree(base)
         base.rmdir()

@@ -25,6 +25,8 @@ from typing import Any
 WARM = ("collections", "decimal", "fractions", "functools", "itertools", "math", "struct")
 """What programs of the Failure Map import, or may."""
 PR_SET_DUMPABLE = 4
+MOST = 8
+"""Supervisors at one time: one runs a program, the others still remove what theirs left."""
 
 
 class Born(BaseException):
@@ -34,22 +36,62 @@ class Born(BaseException):
 def main() -> None:
     """Fork for every request until the harness is gone; raises Born in each program's own process."""
     door = socket.socket(fileno=int(sys.argv[1]))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     warden, confine = _siblings()
     for name in WARM:
         importlib.import_module(name)
     warden.prctl(PR_SET_DUMPABLE, 0)
+    waiting, bell = select.poll(), _bell()
+    for end in (door.fileno(), bell):
+        waiting.register(end, select.POLLIN)
     gc.collect()
     gc.freeze()
-    waiting = select.poll()
-    waiting.register(door, select.POLLIN)
-    while not waiting.poll()[0][1] & (select.POLLHUP | select.POLLERR):
-        pid = os.fork()
-        if pid == 0:
-            _supervise(door, warden, confine)
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            door.send(str(os.waitpid(pid, 0)[1]).encode())
+    count, numbers = 0, dict[int, int]()
+    while not (events := dict(waiting.poll())).get(door.fileno(), 0) & (select.POLLHUP | select.POLLERR):
+        if bell in events:
+            os.read(bell, 4096)
+        if door.fileno() in events:
+            count += 1
+            numbers[_fork(door, warden, confine)] = count
+        _reap(door, numbers)
+    while numbers:
+        _reap(door, numbers, 0)
     os._exit(0)
+
+
+def _bell() -> int:
+    """A pipe that becomes readable when a child has ended."""
+    bell, hammer = os.pipe()
+    for end in (bell, hammer):
+        os.set_blocking(end, False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(hammer, warn_on_full_buffer=False)
+    return bell
+
+
+def _fork(door: socket.socket, warden: Any, confine: Any) -> int:
+    taken, end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _supervise(door, end, warden, confine)
+    os.close(end)
+    # Until the supervisor has taken its request, the door still shows it.
+    os.read(taken, 1)
+    os.close(taken)
+    return pid
+
+
+def _reap(door: socket.socket, numbers: dict[int, int], how: int = os.WNOHANG) -> None:
+    """Tell the harness the number and the status of each supervisor that ended other than well."""
+    if len(numbers) > MOST:
+        how = 0
+    while numbers and (ended := os.waitpid(-1, how))[0]:
+        number, how = numbers.pop(ended[0]), os.WNOHANG
+        if ended[1]:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                door.send(f"{number} {ended[1]}".encode())
 
 
 def _siblings() -> tuple[types.ModuleType, types.ModuleType]:
@@ -61,22 +103,29 @@ def _siblings() -> tuple[types.ModuleType, types.ModuleType]:
         sys.path.remove(folder)
 
 
-def _supervise(door: socket.socket, warden: Any, confine: Any) -> None:
+def _supervise(door: socket.socket, taken: int, warden: Any, confine: Any) -> None:
     """Supervise one program in this fork of the nursery, and end; only the program itself leaves by Born."""
     status = 1
     try:
         request, pipes, _, _ = socket.recv_fds(door, 1 << 16, 1)
         door.close()
+        os.close(taken)
+        plan = json.loads(request)
         nursery, reader = os.getppid(), select.poll()
         reader.register(pipes[0], 0)
         report = warden.supervise(
-            json.loads(request),
+            plan,
             # A pipe without a reader: the harness was killed, or wants the report no more.
             gone=lambda: os.getppid() != nursery or bool(reader.poll(0)),
             launch=lambda plan, out, err: _become(plan, out, err, confine, warden),
         )
         with os.fdopen(pipes[0], "wb") as pipe:
             pipe.write(json.dumps(report).encode())
+        # The report is there and the next program may begin; removing folders waits for the disk.
+        base = Path(plan["folder"]).parent
+        if base.exists():
+            warden.remove_tree(base)
+            base.rmdir()
         status = 0
     except Born:
         status = -1
