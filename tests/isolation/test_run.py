@@ -62,6 +62,15 @@ def _below_us(pid: str) -> bool:
     return pid != "0"
 
 
+def below(pid: int) -> list[int]:
+    """The processes below one."""
+    found = [pid]
+    for above in found:
+        for task in Path("/proc", str(above), "task").glob("*/children"):
+            found += map(int, task.read_text().split())
+    return found[1:]
+
+
 def children() -> set[str]:
     """This process's children, zombies included."""
     found = set()
@@ -386,20 +395,28 @@ def test_an_unknown_level_runs_nothing():
 
 HARNESS = """
 import sys
-from shardproof.isolation import Limits, run_isolated
+from shardproof.isolation import Limits, run_isolated, run_many
 print("started", flush=True)
-run_isolated(b"import os, time\\nif os.fork() == 0: os.setsid()\\ntime.sleep(1000)", limits=Limits(wall_s=100))
+source, limits = b"import os, time\\nif os.fork() == 0: os.setsid()\\ntime.sleep(1000)", Limits(wall_s=100)
+{call}
 """
+CALLS = {
+    "started": "run_isolated(source, limits=limits)",
+    "forked": "list(run_many([(1, source)], limits=limits))",
+}
 
 
 @pytest.mark.processes
+@BOTH
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_harness_leaves_nothing_behind(how, place):
+def test_a_killed_harness_leaves_nothing_behind(how, place, way):
     """The supervisor outlives the caller just long enough to kill the tree and remove the folder."""
-    harness = subprocess.Popen([sys.executable, "-c", HARNESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    program = HARNESS.format(call=CALLS[way])
+    harness = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert harness.stdout is not None
     assert harness.stdout.readline() == b"started\n"
-    while len(strays(place)) < 2:
+    # A forked program names no folder in its command: there it is the two processes of the program that are waited for.
+    while len(below(harness.pid)) < (3 if way == "started" else 4):
         time.sleep(0.02)
     harness.send_signal(how)
     _, said = harness.communicate(timeout=30)

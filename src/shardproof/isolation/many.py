@@ -25,14 +25,14 @@ from shardproof.isolation.run import (
     PATIENCE_S,
     Run,
     how_it_ended,
-    prepare,
+    plan_of,
     require,
     run_isolated,
 )
 from shardproof.isolation.sweep import kill_marked
 from shardproof.isolation.users import needs_user, own_users
 from shardproof.isolation.verdict import record_of
-from shardproof.isolation.warden import remove_tree
+from shardproof.isolation.warden import lay_out, remove_tree
 from shardproof.records.isolation import Level
 
 Key = TypeVar("Key")
@@ -41,6 +41,7 @@ ANSWER_S = 5.0
 LEAVE_S = 30.0
 """How long nurseries may take to kill what runs and to leave, when no more is wanted."""
 TRIES = 2
+LOST = "the interpreter that it was forked from was lost"
 
 
 @dataclasses.dataclass
@@ -153,11 +154,12 @@ def _begin(seat: _Seat[Key], key: Key, source: bytes, *, user: int | None, limit
     """Write a program to a place of its own and hand it to the seat's nursery, or to a new one."""
     base = Path(tempfile.mkdtemp(prefix="shardproof-run-"))
     report, end = os.pipe()
+    lay_out(base, source, user)
     seat.birth = _Birth(key, source, base, report, time.monotonic() + limits.wall_s + PATIENCE_S, bytearray(), tries)
     try:
         for _ in range(TRIES):
             nursery = seat.nursery = seat.nursery or _open_nursery()
-            plan = prepare(base, source, "process", limits, user=user, marker=nursery.marker)
+            plan = plan_of(base, "process", limits, user=user, marker=nursery.marker)
             try:
                 socket.send_fds(nursery.door, [json.dumps(plan).encode()], [end])
                 nursery.sent += 1
@@ -237,14 +239,14 @@ def _end(seat: _Seat[Key], limits: Limits, users: Iterator[int | None] | None) -
 
 def _report(seat: _Seat[Key], birth: _Birth[Key]) -> tuple[dict[str, Any], str, bool]:
     """The supervisor's report; where there is none, how it ended and whether the nursery is lost with it."""
-    try:
-        return json.loads(birth.said), "", False
-    except ValueError:
-        if time.monotonic() > birth.deadline:
-            return {}, "it did not answer in time", False
-    status = _status(seat.nursery)
-    if status is None:
-        return {}, "the interpreter that it was forked from was lost", True
+    with contextlib.suppress(ValueError):
+        report = json.loads(birth.said)
+        # We are here and want it, so what this supervisor missed was its nursery.
+        return ({}, LOST, True) if report["stopped"] == "harness gone" else (report, "", False)
+    if time.monotonic() > birth.deadline:
+        return {}, "it did not answer in time", False
+    if (status := _status(seat.nursery)) is None:
+        return {}, LOST, True
     return {}, f"it ended with {how_it_ended(os.waitstatus_to_exitcode(status))}", False
 
 

@@ -211,7 +211,8 @@ if __name__ == "__main__":
         _code = _error.code
     except Exception as _error:
         # Its own last words, without the line of this file.
-        sys.excepthook(type(_error), _error, _error.__traceback__ and _error.__traceback__.tb_next)
+        _error.__traceback__ = _error.__traceback__ and _error.__traceback__.tb_next
+        sys.excepthook(type(_error), _error, _error.__traceback__)
         _code = 1
     _end(_code)
     sys.exit(_code)  # type: ignore[arg-type]

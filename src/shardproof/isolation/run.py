@@ -69,7 +69,8 @@ def run_isolated(source: bytes, *, level: Level = "process", limits: Limits | No
         return _sandboxed(source, limits, user)
     base = Path(tempfile.mkdtemp(prefix="shardproof-run-"))
     try:
-        plan = prepare(base, source, level, limits, user=user, marker=secrets.token_hex(16))
+        lay_out(base, source, user)
+        plan = plan_of(base, level, limits, user=user, marker=secrets.token_hex(16))
         return _run(plan, (), level, limits)
     finally:
         # A warden that was told to stop has removed it already.
@@ -95,14 +96,6 @@ def require(level: str) -> None:
         )
 
 
-def prepare(
-    base: Path, source: bytes, level: Level, limits: Limits, *, user: int | None, marker: str
-) -> dict[str, Any]:
-    """Write a program to its private place, `base`, and return the plan by which a warden runs it."""
-    lay_out(base, source, user)
-    return _plan(base, level, limits, user=user, marker=marker)
-
-
 def _sandboxed(source: bytes, limits: Limits, user: int | None) -> Run:
     if user is None and os.geteuid() == 0:
         raise IsolationUnavailableError(
@@ -111,7 +104,7 @@ def _sandboxed(source: bytes, limits: Limits, user: int | None) -> Run:
         )
     # The warden itself is inside, and makes the private place there: it is gone with the namespace.
     base = Path("/tmp", f"shardproof-run-{secrets.token_hex(8)}")
-    plan = _plan(base, "namespaces", limits, user=user, marker=secrets.token_hex(16))
+    plan = plan_of(base, "namespaces", limits, user=user, marker=secrets.token_hex(16))
     return _run(plan | {"source": base64.b64encode(source).decode()}, wrapper(), "namespaces", limits)
 
 
@@ -121,7 +114,8 @@ def _run(plan: Mapping[str, Any], wrap: Sequence[str], level: Level, limits: Lim
     return Run(record, *(base64.b64decode(report.get(name, "")) for name in ("stdout", "stderr")))
 
 
-def _plan(base: Path, level: Level, limits: Limits, *, user: int | None, marker: str) -> dict[str, Any]:
+def plan_of(base: Path, level: Level, limits: Limits, *, user: int | None, marker: str) -> dict[str, Any]:
+    """The plan by which a warden runs the program that lies in `base`."""
     program = base / "program.py"
     kept = dict(os.environ) if level == "none" else {}
     interpreter = str(Path(sys.executable).resolve())
