@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shardproof.records.map import CaseContent, CaseEntry, CaseResult, MapSummary, MatrixRecord, ProgramResult
+from shardproof.records.map_site import SiteIndex
 
 HEADINGS = {"failing": "1 / The failure", "unsuccessful": "2 / The unsuccessful fix", "repair": "3 / The repair"}
 HELD_BACK = "The repair and its recorded checks are held back, for every case of this mechanism."
@@ -35,6 +36,13 @@ def summary_lines(summary: MapSummary) -> list[str]:
     lines.append(f"{summary.ran} cases run, {summary.from_cache} from the cache, {summary.resumed} resumed")
     counts = f"{summary.held} held, {summary.violated} violated, {summary.could_not_tell} could not tell"
     return [*lines, f"{summary.cases} cases, {summary.programs} programs: {counts}", f"verdict: {summary.verdict}"]
+
+
+def site_line(index: SiteIndex) -> str:
+    """The tier of pages that were written, and how many of their cases have which verdict."""
+    one = index.counts
+    counts = f"{one.held} held, {one.violated} violated, {one.could_not_tell} could not tell, {one.not_run} not run"
+    return f"{index.tier} tier: {one.cases} cases of {len(index.mechanisms)} mechanisms, {counts}"
 
 
 def render_case(content: CaseContent, result: CaseResult, entry: CaseEntry | None, console: Console) -> None:
