@@ -56,10 +56,11 @@ def strays(place: Path) -> list[str]:
 
 
 def _below_us(pid: str) -> bool:
-    """Whether a nursery, or what was forked from one, has this process above it, or has lost its parent."""
-    while pid not in ("0", "1", str(os.getpid())):
-        pid = Path("/proc", pid, "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
-    return pid != "0"
+    """Whether a process has this one above it, or has lost its parent."""
+    above = [pid]
+    while above[-1] not in ("0", "1", str(os.getpid())):
+        above.append(Path("/proc", above[-1], "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+    return above[-1] == str(os.getpid()) or above[1:] == ["1"]
 
 
 def below(pid: int) -> list[int]:
