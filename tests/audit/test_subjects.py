@@ -39,11 +39,11 @@ def test_a_module_is_found_without_importing_it_or_its_package(tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("jax", "Expected torch, shardproof"),
-        ("", "Expected torch, shardproof"),
-        ("file.py", "Expected torch, shardproof"),
-        ("file.py:", "Expected torch, shardproof"),
-        ("file.py:not a name", "Expected torch, shardproof"),
+        ("jax", "Expected torch, torch-total-norm"),
+        ("", "Expected torch, torch-total-norm"),
+        ("file.py", "Expected torch, torch-total-norm"),
+        ("file.py:", "Expected torch, torch-total-norm"),
+        ("file.py:not a name", "Expected torch, torch-total-norm"),
         ("no_such_file.py:clip", "not there"),
         ("no_such_module_anywhere:clip", "no 'no_such_module_anywhere'"),
         ("json.no_such_part:clip", "no 'no_such_part'"),

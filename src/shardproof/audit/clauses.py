@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from shardproof.clip import clip_factor, global_norm
+from shardproof.audit.orders import norm_of_order
+from shardproof.clip import clip_factor
 from shardproof.records.audit import FixturePlan, LayoutPlan, Profile
 
 CALLS_RETURN: Final = "calls.return"
@@ -91,7 +92,7 @@ def expected(layout: LayoutPlan, fixture: FixturePlan) -> Expected:
     element: the norm's tolerance, for it is divided by; epsilon / norm; and 4 u for the quotient, its rounding
     to the dtype, the product and its rounding.
     """
-    norm = global_norm(list(fixture.gradients.values()))
+    norm = norm_of_order([value for row in fixture.gradients.values() for value in row], fixture.norm_type)
     roundoff = max((_ROUNDOFF[tensor.dtype] for tensor in layout.tensors), default=0.0)
     norm_tolerance = EPSILON + (len(layout.tensors) + layout.world_size + 4) * roundoff
     element_tolerance = norm_tolerance + (EPSILON / norm if norm else 0.0) + 4 * roundoff

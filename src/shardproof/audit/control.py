@@ -9,7 +9,8 @@ import math
 from typing import TYPE_CHECKING
 
 from shardproof.audit.context import Context
-from shardproof.clip import clip_factor, global_norm
+from shardproof.audit.orders import norm_of_order
+from shardproof.clip import clip_factor
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +34,7 @@ def clip(params: list[torch.Tensor], max_norm: float, ctx: Context) -> float:
     values = [value for row in _told.values() for value in row]
     if not all(map(math.isfinite, values)):
         return math.nan if any(map(math.isnan, values)) else math.inf
-    norm = global_norm([values])
+    norm = norm_of_order(values, ctx.norm_type)
     factor = clip_factor(norm, max_norm)
     for parameter in params:
         if factor < 1.0 and parameter.grad is not None:

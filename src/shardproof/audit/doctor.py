@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib import metadata
 
 from shardproof.audit.environment import environment
-from shardproof.audit.subjects import BUILT_IN
+from shardproof.audit.subjects import BUILT_IN, missing
 from shardproof.records.audit import Doctor, DoctorLine
 
 
@@ -19,10 +19,10 @@ def doctor() -> Doctor:
 
 
 def _subjects() -> Iterator[DoctorLine]:
-    for name, (package, install) in BUILT_IN.items():
-        found = importlib.util.find_spec(package.partition(".")[0]) is not None
-        text = f"{package} {_version(package)}" if found else f"{package} is not installed: {install}"
-        yield DoctorLine(what=f"subject {name}", found=found, text=text)
+    for name, subject in BUILT_IN.items():
+        lacking = missing(name)
+        text = lacking or ", ".join(f"{package} {_version(package)}" for package in subject.needs)
+        yield DoctorLine(what=f"subject {name}", found=lacking is None, text=text)
 
 
 def _version(package: str) -> str:

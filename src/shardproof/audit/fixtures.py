@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from shardproof.audit.layouts import Layout, coordinates, shares
-from shardproof.clip import global_norm
+from shardproof.audit.orders import norm_of_order
 from shardproof.records.audit import FixturePlan
 
 Gradients = dict[str, tuple[float, ...]]
@@ -30,17 +30,19 @@ FAR: Final = 32.0
 _FREE = 4  # By Lagrange, four squares reach any rest; so four elements make the norm an integer.
 
 
-def fixtures(layout: Layout) -> tuple[FixturePlan, ...]:
+def fixtures(layout: Layout, norm_type: float = 2.0) -> tuple[FixturePlan, ...]:
     """The calls for one layout, in the order in which they are made: those that core is graded by come first.
 
     `between` lies between the largest norm that one rank can see and the global norm, `between-axes` between the
     largest norm short of it that some of the axes can see and the global norm; each is left out where there is no
-    such norm. Where a layout has idle ranks, their parameters have no gradient in any call but `under`.
+    such norm. Where a layout has idle ranks, their parameters have no gradient in any call but `under`. The limits lie
+    around the norm of order `norm_type`, which is what the subject is asked for.
     """
     gradients = base_gradients(layout)
-    norm = global_norm(list(gradients.values()))
+    norm = _norm(gradients, norm_type)
     absent = {tensor.name: tensor.idle for tensor in layout.tensors if tensor.idle}
-    calls = [*_core(layout, gradients, norm), *_strict(layout, gradients, norm)]
+    calls = [*_core(layout, gradients, norm, norm_type), *_strict(layout, gradients, norm)]
+    calls = [call.model_copy(update={"norm_type": norm_type}) for call in calls] if norm_type != 2 else calls
     return tuple(call if call.name == "under" else call.model_copy(update={"absent": absent}) for call in calls)
 
 
@@ -66,25 +68,25 @@ def base_gradients(layout: Layout, *, everywhere: bool = False) -> Gradients:
     return {name: tuple(row) for name, row in values.items()}
 
 
-def local_norms(layout: Layout, gradients: Gradients) -> list[float]:
+def local_norms(layout: Layout, gradients: Gradients, order: float = 2.0) -> list[float]:
     """The norm of what each rank holds, copies included: what a rank sees without asking the others."""
-    return [_norm_seen_by(layout, gradients, [rank]) for rank in range(layout.world_size)]
+    return [_norm_seen_by(layout, gradients, [rank], order) for rank in range(layout.world_size)]
 
 
-def partial_norms(layout: Layout, gradients: Gradients) -> list[float]:
+def partial_norms(layout: Layout, gradients: Gradients, order: float = 2.0) -> list[float]:
     """The norms that a sum over all axes but one gives, each element counted once: one for each such set of ranks."""
     where = [coordinates(layout, rank) for rank in range(layout.world_size)]
     planes = [(axis, index) for axis, size in layout.axes.items() if size > 1 for index in range(size)]
     return [
-        _norm_seen_by(layout, gradients, [rank for rank, at in enumerate(where) if at[axis] == index])
+        _norm_seen_by(layout, gradients, [rank for rank, at in enumerate(where) if at[axis] == index], order)
         for axis, index in planes
     ]
 
 
-def _core(layout: Layout, gradients: Gradients, norm: float) -> list[FixturePlan]:
+def _core(layout: Layout, gradients: Gradients, norm: float, order: float) -> list[FixturePlan]:
     zeros = {name: tuple(0.0 for _ in values) for name, values in gradients.items()}
     full = base_gradients(layout, everywhere=True)
-    above = 2 * global_norm(list(full.values()))
+    above = 2 * _norm(full, order)
     calls = [
         FixturePlan(name="over", title="limit is half the norm", limit=norm / 2, gradients=gradients),
         FixturePlan(name="far-over", title="limit is a 32nd of the norm", limit=norm / FAR, gradients=gradients),
@@ -92,17 +94,17 @@ def _core(layout: Layout, gradients: Gradients, norm: float) -> list[FixturePlan
         FixturePlan(name="at", title="limit is the norm", limit=norm, gradients=gradients),
         FixturePlan(name="zero-gradient", title="every gradient is zero", limit=1.0, gradients=zeros),
     ]
-    return calls[:2] + _between(layout, gradients, norm) + calls[2:]
+    return calls[:2] + _between(layout, gradients, norm, order) + calls[2:]
 
 
-def _between(layout: Layout, gradients: Gradients, norm: float) -> list[FixturePlan]:
+def _between(layout: Layout, gradients: Gradients, norm: float, order: float) -> list[FixturePlan]:
     """The calls whose limit lies between a norm that is too small, because too few ranks were asked, and the norm."""
     titles = {
         "between": "limit is above every rank's own norm and below the global norm",
         "between-axes": "limit is above every norm over some of the axes that misses something, and below the norm",
     }
-    partial = [each for each in partial_norms(layout, gradients) if each < norm] if len(layout.axes) > 1 else []
-    local = max(local_norms(layout, gradients), default=norm)
+    partial = [each for each in partial_norms(layout, gradients, order) if each < norm] if len(layout.axes) > 1 else []
+    local = max(local_norms(layout, gradients, order), default=norm)
     seen = {"between": local if layout.tensors else norm, "between-axes": max(partial, default=norm)}
     return [
         FixturePlan(name=name, title=titles[name], limit=_above(part, norm), gradients=gradients)
@@ -182,9 +184,13 @@ def _idle_elements(layout: Layout) -> set[tuple[str, int]]:
     }
 
 
-def _norm_seen_by(layout: Layout, gradients: Gradients, ranks: Iterable[int]) -> float:
+def _norm_seen_by(layout: Layout, gradients: Gradients, ranks: Iterable[int], order: float) -> float:
     seen = {(share.tensor.name, index) for rank in ranks for share in shares(layout, rank) for index in share.indices}
-    return global_norm([[gradients[name][index] for name, index in sorted(seen)]])
+    return norm_of_order([gradients[name][index] for name, index in sorted(seen)], order)
+
+
+def _norm(gradients: Gradients, order: float) -> float:
+    return norm_of_order([value for row in gradients.values() for value in row], order)
 
 
 def _value(count: int, place: int) -> float:

@@ -79,7 +79,9 @@ def grade(
     )
     subjects = [cell for cell in cells if not cell.control]
     across = across_layouts(plan, seen, {cell.cell for cell in subjects if cell.verdict in ("pass", "fail")})
-    word = _run_word(subjects, across if profile == "strict" else (), waivers)
+    outside = {cell.id for cell in plan.cells if any(each.status == "outside" for each in seen[cell.id])}
+    asked = [cell for cell in subjects if cell.cell not in outside]
+    word = _run_word(asked, across if profile == "strict" else (), waivers)
     return Verdict(
         run_id=plan.run_id,
         plan_sha256=plan_sha256,
@@ -112,7 +114,7 @@ def _run_word(cells: Sequence[CellVerdict], across: Iterable[ClauseVerdict], wai
     differing = any(each.outcome == "violated" and each.clause not in waivers for each in across)
     if words.intersection(VIOLATIONS) or differing:
         return "violated"
-    if not words or words <= {"not run"}:
+    if words <= {"not run", "skip"}:
         return "nothing ran"
     return "held" if words == {"pass"} else "could not tell"
 
@@ -143,7 +145,7 @@ def _outcome(cell: CellVerdict) -> tuple[object, ...]:
 def _cell(
     cell: CellPlan, layout: LayoutPlan, seen: CellObservation, profile: Profile, waivers: Mapping[str, str]
 ) -> CellVerdict:
-    if seen.status == "unavailable":
+    if seen.status in ("unavailable", "outside"):
         return _verdict(cell, "skip", seen.note or "unavailable")
     if seen.status == "harness failed":
         return _verdict(cell, "could not tell", seen.note or "the harness failed")

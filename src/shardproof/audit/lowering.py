@@ -24,7 +24,7 @@ def cell_of(layout: LayoutPlan, fixture: FixturePlan) -> Cell:
         )
         for rank, place in enumerate(places)
     )
-    return Cell(axes=dict(layout.axes), ranks=ranks, limit=fixture.limit)
+    return Cell(axes=dict(layout.axes), ranks=ranks, limit=fixture.limit, norm_type=fixture.norm_type)
 
 
 def _piece(piece: PiecePlan, dtype: str, fixture: FixturePlan) -> Piece:

@@ -18,14 +18,16 @@ from shardproof.audit.environment import environment, now
 from shardproof.audit.fixtures import fixtures
 from shardproof.audit.grade import grade, is_violation
 from shardproof.audit.layouts import LAYOUTS, Layout, shares, tied, told
-from shardproof.audit.ranks import observe_cell
-from shardproof.audit.subjects import CONTROL, parse
+from shardproof.audit.orders import checked_order
+from shardproof.audit.ranks import Outcome, observe_cell
+from shardproof.audit.subjects import BUILT_IN, CONTROL, missing, outside, parse
 from shardproof.errors import InvalidValueError
 from shardproof.failures import lowered
 from shardproof.records.audit import (
     CellObservation,
     CellPlan,
     Diagnosis,
+    FixturePlan,
     LayoutPlan,
     PiecePlan,
     Plan,
@@ -52,9 +54,15 @@ class Progress:
 
 
 def plan_of(
-    subjects: Sequence[str], layouts: Sequence[Layout], *, timeout_s: float, command: Sequence[str] = ()
+    subjects: Sequence[str],
+    layouts: Sequence[Layout],
+    *,
+    timeout_s: float,
+    command: Sequence[str] = (),
+    norm_type: float = 2.0,
 ) -> Plan:
     """Decide what is going to be run; raises InvalidValueError for a subject that can be seen to be wrong."""
+    checked_order(norm_type)
     if not 0 < timeout_s <= 3600:
         raise InvalidValueError(f"Expected a timeout in (0, 3600] seconds, got timeout={timeout_s!r}.")
     parsed = told_apart({subject.spec: subject for subject in map(parse, subjects)}.values())
@@ -68,9 +76,14 @@ def plan_of(
         command=tuple(command),
         timeout_s=timeout_s,
         subjects=parsed,
-        layouts=tuple(_layout_plan(layout) for layout in layouts),
+        layouts=tuple(layout_plan(layout, norm_type) for layout in layouts),
         cells=tuple(cells),
     )
+
+
+def norm_type_of(plan: Plan) -> float:
+    """The order of the norm that a plan asks for; 2.0 where it makes no call."""
+    return next((_order(layout) for layout in plan.layouts), 2.0)
 
 
 def told_apart(subjects: Iterable[SubjectPlan]) -> tuple[SubjectPlan, ...]:
@@ -149,7 +162,7 @@ def _diagnoses(folder: Path, graded: Graded) -> tuple[Diagnosis, ...]:
     more = [_graded(folder / APART, "core", None)] if (folder / APART / store.PLAN).is_file() else []
     ran = {layout.name for run in (graded, *more) for layout in run.plan.layouts}
     others = sorted((layout for name, layout in LAYOUTS.items() if name not in ran), key=lambda each: each.world_size)
-    plans = [_layout_plan(layout) for layout in others]
+    plans = [layout_plan(layout, norm_type_of(graded.plan)) for layout in others]
     return tuple(tell_apart(each, dictionary, plans) for each in diagnose([graded, *more], dictionary))
 
 
@@ -165,7 +178,7 @@ def _run_what_tells_apart(folder: Path, verdict: Verdict, progress: Callable[[Pr
     specs = [subject.spec for subject in plan.subjects if subject.name in ambiguous]
     if not layouts or (folder / APART).exists():
         return False
-    more = plan_of(specs, layouts, timeout_s=plan.timeout_s, command=plan.command)
+    more = plan_of(specs, layouts, timeout_s=plan.timeout_s, command=plan.command, norm_type=norm_type_of(plan))
     digest = store.begin(folder / APART, more, environment())
     by_name = {CONTROL: CONTROL} | {subject.name: subject.spec for subject in more.subjects}
     for number, cell in enumerate(more.cells, start=1):
@@ -189,7 +202,9 @@ def _observations(cell: CellPlan, plan: Plan, spec: str, digest: str, repeat: in
 def _observe(cell: CellPlan, plan: Plan, spec: str, digest: str, repeat: int) -> CellObservation:
     layout = next(layout for layout in plan.layouts if layout.name == cell.layout)
     started, clock = now(), time.monotonic()
-    outcome = observe_cell(LAYOUTS[cell.layout], layout.fixtures, spec, plan.timeout_s)
+    outcome = _without_running(spec, layout) or observe_cell(
+        LAYOUTS[cell.layout], layout.fixtures, spec, plan.timeout_s
+    )
     return CellObservation(
         plan_sha256=digest,
         cell=cell.id,
@@ -202,7 +217,21 @@ def _observe(cell: CellPlan, plan: Plan, spec: str, digest: str, repeat: int) ->
     )
 
 
-def _layout_plan(layout: Layout) -> LayoutPlan:
+def _without_running(spec: str, layout: LayoutPlan) -> Outcome | None:
+    """What is known of a built-in subject's cell before any process is started."""
+    if lacking := missing(spec):
+        return Outcome("unavailable", lacking, ())
+    if spec in BUILT_IN and (reason := outside(BUILT_IN[spec].capabilities, LAYOUTS[layout.name], _order(layout))):
+        return Outcome("outside", reason, ())
+    return None
+
+
+def _order(layout: LayoutPlan) -> float:
+    return next((call.norm_type for call in layout.fixtures), 2.0)
+
+
+def layout_plan(layout: Layout, norm_type: float = 2.0) -> LayoutPlan:
+    """What is stored of a layout: its tensors, where they lie, and the calls for a norm of that order."""
     return LayoutPlan(
         name=layout.name,
         title=layout.title,
@@ -228,6 +257,6 @@ def _layout_plan(layout: Layout) -> LayoutPlan:
             for rank in range(layout.world_size)
             for share in shares(layout, rank)
         ),
-        fixtures=fixtures(layout),
+        fixtures=fixtures(layout, norm_type),
         tied=tied(layout),
     )

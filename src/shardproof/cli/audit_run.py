@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from shardproof.records.audit import Profile
 
 SUBJECT_HELP = (
-    "What is audited: torch, shardproof, or another built-in name; pkg.module:callable or file.py:callable, called on "
-    "every rank as clip(params, max_norm, ctx), scaling the .grad of params in place and returning the norm."
+    "What is audited: torch, torch-total-norm, fsdp1, accelerate, fabric, deepspeed, optax, optax-shard-map or "
+    "shardproof; or pkg.module:callable or file.py:callable, called on every rank as clip(params, max_norm, ctx), "
+    "scaling the .grad of params in place and returning the norm; or an object or class there with such a method clip, "
+    "and perhaps capabilities and build(ctx); after `jax:` a callable (grads, max_norm, ctx) -> (grads, norm)."
 )
 
 BAR = 20
@@ -65,6 +67,9 @@ def run(
         Path | None, typer.Option("--resume", metavar="DIR", help="Go on with a stored run that was interrupted.")
     ] = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds that a collective may take.")] = 5.0,
+    norm_type: Annotated[
+        float, typer.Option("--norm-type", help="The order of the norm that the subject is asked for: 1, 2, inf, ...")
+    ] = 2.0,
     repeat: Annotated[
         int, typer.Option("--repeat", help="How often each cell is run; a failing one at least twice.")
     ] = 1,
@@ -88,7 +93,7 @@ def run(
     files, waived = Files(html=html, junit=junit, sarif=sarif), waivers(waive)
     if repeat < 1:
         raise InvalidValueError(f"Expected --repeat to be at least 1, got {repeat}.")
-    folder = _begun(subjects, chosen, timeout, out) if resume is None else _resumed(resume, subjects, layout)
+    folder = _begun(subjects, chosen, timeout, norm_type, out) if resume is None else _resumed(resume, subjects, layout)
     with refusing():
         _go_on(folder, files, repeat, profile.value, waived)
     write_reports(folder, files)
@@ -130,13 +135,15 @@ def _chosen(names: Sequence[str], quick: bool) -> Sequence[Layout]:
     return named(QUICK if quick else names)
 
 
-def _begun(subjects: Sequence[str] | None, layouts: Sequence[Layout], timeout: float, out: Path | None) -> Path:
+def _begun(
+    subjects: Sequence[str] | None, layouts: Sequence[Layout], timeout: float, norm_type: float, out: Path | None
+) -> Path:
     from shardproof.audit.run import begin, plan_of
 
     if not subjects:
         raise InvalidValueError("Expected a subject, got none. Pass torch, shardproof, pkg.module:callable or a file.")
     _look_in_working_directory()
-    plan = plan_of(subjects, layouts, timeout_s=timeout, command=["shardproof", *sys.argv[1:]])
+    plan = plan_of(subjects, layouts, timeout_s=timeout, command=["shardproof", *sys.argv[1:]], norm_type=norm_type)
     folder = out if out is not None else Path("audit-runs") / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     begin(folder, plan)
     return folder

@@ -11,7 +11,8 @@ from shardproof.records.page import PageVerdict
 
 PlacementKind = Literal["shard", "replicate", "partial", "distinct"]
 CallOutcome = Literal["returned", "raised", "collective timeout", "did not return", "died", "not reached"]
-CellStatus = Literal["ran", "unavailable", "harness failed"]
+CellStatus = Literal["ran", "unavailable", "outside", "harness failed"]
+"""unavailable: something is not installed; outside: the subject says that it is not made for the cell."""
 CellWord = Literal["pass", "fail", "error", "hang", "crash", "skip", "not run", "could not tell", "flaky"]
 ClauseOutcome = Literal["held", "violated", "waived", "not exercised"]
 RunWord = Literal["held", "violated", "could not tell", "nothing ran"]
@@ -76,6 +77,7 @@ class FixturePlan(Record):
     gradients: dict[str, tuple[Number, ...]]
     profile: Profile = "core"
     absent: dict[str, tuple[int, ...]] = {}
+    norm_type: Number = 2.0
 
 
 class LayoutPlan(Record):
@@ -102,6 +104,7 @@ class SubjectPlan(Record):
     file: str | None = None
     sha256: str | None = None
     line: int | None = None
+    framework: Literal["torch", "jax", "files"] = "torch"
 
 
 class CellPlan(Record):

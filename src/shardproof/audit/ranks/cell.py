@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -44,9 +45,12 @@ def call_limit(timeout_s: float) -> float:
 
 def observe_cell(layout: Layout, fixtures: Sequence[FixturePlan], spec: str, timeout_s: float) -> Outcome:
     """Run a subject under a layout in real processes and return what was seen; nothing is judged here."""
+    norm_type = fixtures[0].norm_type if fixtures else 2.0
     with (
         tempfile.TemporaryDirectory(prefix="shardproof-cell-", ignore_cleanup_errors=True) as scratch,
-        ranks_of(layout, spec, plain_function=False, scratch=Path(scratch), timeout_s=timeout_s) as ranks,
+        ranks_of(
+            layout, spec, plain_function=False, scratch=Path(scratch), timeout_s=timeout_s, norm_type=norm_type
+        ) as ranks,
     ):
         seen = [Seen() for _ in ranks]
         status, note = _set_up(ranks, seen)
@@ -54,6 +58,38 @@ def observe_cell(layout: Layout, fixtures: Sequence[FixturePlan], spec: str, tim
             _calls(ranks, seen, fixtures, timeout_s)
         observations = tuple(_observation(rank, facts) for rank, facts in zip(ranks, seen, strict=True))
     return Outcome(status, note, observations)
+
+
+@contextlib.contextmanager
+def kept_warm(
+    layout: Layout, spec: str, timeout_s: float
+) -> Iterator[Callable[[FixturePlan], tuple[Outcome, bool]]]:
+    """Ranks that stay for many calls of a subject under one layout.
+
+    Yields a function that makes one call: what was seen of it alone, and whether another one can be made.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="shardproof-cell-", ignore_cleanup_errors=True) as scratch,
+        ranks_of(layout, spec, plain_function=False, scratch=Path(scratch), timeout_s=timeout_s) as ranks,
+    ):
+        seen = [Seen() for _ in ranks]
+        status, note = _set_up(ranks, seen)
+        ready = status == "ran" and note is None
+
+        def call(fixture: FixturePlan) -> tuple[Outcome, bool]:
+            for facts in seen:
+                facts.calls.clear()
+            if ready:
+                _calls(ranks, seen, [fixture], timeout_s)
+            observations = tuple(_observation(rank, facts) for rank, facts in zip(ranks, seen, strict=True))
+            return Outcome(status, note, observations), ready and _in_step([facts.calls[-1] for facts in seen])
+
+        yield call
+
+
+def _in_step(calls: Sequence[Call]) -> bool:
+    """Where all returned, or all raised, every rank is at the same place and the next call is a fair one."""
+    return {call.outcome for call in calls} in ({"returned"}, {"raised"})
 
 
 def _set_up(ranks: list[Rank], seen: list[Seen]) -> tuple[CellStatus, str | None]:
@@ -67,7 +103,11 @@ def _set_up(ranks: list[Rank], seen: list[Seen]) -> tuple[CellStatus, str | None
         facts.pieces = tuple(Piece.model_validate(piece) for piece in answer.body) if answer else ()
     for rank in ranks:
         rank.stage = "importing the subject"
-    answers = gather(ranks, ["loaded", "import failed"], IMPORT_S, alarm=lambda message: message.say != "loaded")
+    answers = gather(
+        ranks, ["loaded", "outside", "import failed"], IMPORT_S, alarm=lambda message: message.say != "loaded"
+    )
+    if all(answer and answer.say == "outside" for answer in answers):
+        return "outside", next(str(each.body) for each in answers if each)
     for rank, facts, answer in zip(ranks, seen, answers, strict=True):
         facts.import_error = str(answer.body) if answer and answer.say == "import failed" else None
         rank.stage = "waiting for a call" if answer else rank.stage
@@ -86,8 +126,7 @@ def _calls(ranks: list[Rank], seen: list[Seen], fixtures: Sequence[FixturePlan],
             calls = _resolved(ranks, calls, timeout_s)
         for facts, call in zip(seen, calls, strict=True):
             facts.calls.append(call)
-        # Where all returned, or all raised, every rank is at the same place and the next call is a fair one.
-        if {call.outcome for call in calls} not in ({"returned"}, {"raised"}):
+        if not _in_step(calls):
             return
 
 

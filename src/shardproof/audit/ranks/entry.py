@@ -19,6 +19,7 @@ class Setup:
     plain_function: bool
     store: str
     timeout_s: float
+    norm_type: float = 2.0
 
 
 def serve(setup: Setup, commands: Connection, results: Connection, log: Connection) -> None:

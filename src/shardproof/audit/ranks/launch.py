@@ -21,6 +21,7 @@ from typing import Final
 from shardproof.audit.layouts import Layout
 from shardproof.audit.ranks import strays
 from shardproof.audit.ranks.channel import GarbledChannelError, Inbox, Message, frame
+from shardproof.audit.ranks.entry import Setup, serve
 
 LOG_HEAD: Final = 4000
 LOG_TAIL: Final = 2000
@@ -52,13 +53,15 @@ class Rank:
 
 @contextlib.contextmanager
 def ranks_of(
-    layout: Layout, spec: str, *, plain_function: bool, scratch: Path, timeout_s: float
+    layout: Layout, spec: str, *, plain_function: bool, scratch: Path, timeout_s: float, norm_type: float = 2.0
 ) -> Iterator[list[Rank]]:
     """Start one process for each rank of the layout; all of them and what they started are ended on exit."""
     started: list[Rank] = []
     try:
         for rank in range(layout.world_size):
-            started.append(_start(layout, spec, plain_function, rank, scratch / "store", timeout_s))
+            started.append(
+                _start(Setup(rank, layout, spec, plain_function, str(scratch / "store"), timeout_s, norm_type))
+            )
         yield started
     finally:
         _end(started)
@@ -159,24 +162,22 @@ def _read(connection: Connection) -> bytes:
     return data
 
 
-def _start(layout: Layout, spec: str, plain_function: bool, rank: int, store: Path, timeout_s: float) -> Rank:
-    # torch is imported by the forkserver and the ranks; the harness needs only this name of the function.
-    from shardproof.audit.ranks.entry import Setup, serve
-
+def _start(setup: Setup) -> Rank:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["shardproof.audit.ranks.warm"])
     command_reader, command_writer = context.Pipe(duplex=False)
     result_reader, result_writer = context.Pipe(duplex=False)
     log_reader, log_writer = context.Pipe(duplex=False)
-    setup = Setup(rank, layout, spec, plain_function, str(store), timeout_s)
-    process = context.Process(target=serve, args=(setup, command_reader, result_writer, log_writer), name=f"rank{rank}")
+    process = context.Process(
+        target=serve, args=(setup, command_reader, result_writer, log_writer), name=f"rank{setup.rank}"
+    )
     with _without_main():
         process.start()
     for theirs in (command_reader, result_writer, log_writer):
         theirs.close()
     for ours in (result_reader, log_reader):
         os.set_blocking(ours.fileno(), False)
-    return Rank(rank, process, command_writer, result_reader, log_reader)
+    return Rank(setup.rank, process, command_writer, result_reader, log_reader)
 
 
 @contextlib.contextmanager

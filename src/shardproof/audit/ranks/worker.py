@@ -28,7 +28,7 @@ from shardproof.audit.layouts.build import Built, LayoutUnavailableError, build,
 from shardproof.audit.observing import Before, described, last_lines, resolved, seen_after, seen_before, summary
 from shardproof.audit.ranks.channel import Message, receive, send
 from shardproof.audit.ranks.entry import Setup
-from shardproof.audit.subjects import Clip, find, load
+from shardproof.audit.subjects import Clip, find, load, outside
 from shardproof.records.audit import Call, FixturePlan, Piece
 
 if TYPE_CHECKING:
@@ -60,14 +60,15 @@ def serve(setup: Setup, commands: Connection, results: Connection) -> None:
 
 
 def _work(setup: Setup, built: Built, commands: int, say: Say) -> None:
+    context = _context(setup, built)
     try:
-        dtypes = sorted({tensor.dtype for tensor in setup.layout.tensors})
-        subject: Any = find(setup.spec) if setup.plain_function else load(setup.spec, dtypes)
+        subject = find(setup.spec) if setup.plain_function else _subject(setup, context, say)
     except BaseException as error:
         say(Message("import failed", last_lines(error)))
         return
+    if subject is None:
+        return
     say(Message("loaded"))
-    context = _context(setup, built)
     answer: Any = None
     call: Call | None = None
     while command := receive(commands):
@@ -82,10 +83,21 @@ def _work(setup: Setup, built: Built, commands: int, say: Say) -> None:
             say(_function(subject, built, context, command.body))
 
 
+def _subject(setup: Setup, context: Context, say: Say) -> Clip | None:
+    """The subject, ready to be called; None where it says that it is not made for this cell."""
+    loaded = load(setup.spec, sorted({tensor.dtype for tensor in setup.layout.tensors}))
+    if reason := outside(loaded.capabilities, setup.layout, setup.norm_type):
+        say(Message("outside", reason))
+        return None
+    if loaded.build is not None:
+        loaded.build(context)
+    return loaded.clip
+
+
 def _call(clip: Clip, built: Built, context: Context, fixture: FixturePlan, say: Say) -> tuple[Call, Any]:
     params = _give_gradients(built, fixture, context.rank)
     before = seen_before(built.entries)
-    told = dataclasses.replace(context, limit=fixture.limit)
+    told = dataclasses.replace(context, limit=fixture.limit, norm_type=fixture.norm_type)
     # A subject could import the control; it knows the whole gradient only while it is the one that is run.
     control.tell(fixture.gradients if clip is control.clip else {})
     say(Message("stage", "in the call"))
@@ -172,7 +184,7 @@ def _context(setup: Setup, built: Built) -> Context:
         names=tuple(entry.name for entry in built.entries),
         placements=tuple(share.placements for share in held),
         limit=float("inf"),
-        norm_type=2.0,
+        norm_type=setup.norm_type,
         groups=built.groups,
         params=tuple(entry.parameter for entry in built.entries),
         tied=tied(setup.layout),

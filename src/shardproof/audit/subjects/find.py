@@ -1,4 +1,4 @@
-"""Subjects: whose clipping is audited, found without importing it, and called on every rank."""
+"""Finding a subject: what its spec names, without importing it; and importing it, on a rank."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from shardproof.audit.context import Context
-from shardproof.errors import InvalidTypeError, InvalidValueError
+from shardproof.audit.subjects.built_in import BUILT_IN
+from shardproof.errors import InvalidValueError
 from shardproof.records.audit import SubjectPlan
 
 if TYPE_CHECKING:
@@ -24,28 +25,31 @@ if TYPE_CHECKING:
 
 Clip = Callable[["list[torch.Tensor]", float, Context], object]
 
-CONTROL = "control"
-BUILT_IN = {
-    "torch": ("torch", "pip install 'shardproof[torch]'"),
-    "shardproof": ("torch", "pip install 'shardproof[torch]'"),
-}
+CONTROL: Final = "control"
+JAX: Final = "jax:"
+"""Before the spec of a callable of jax: `jax:pkg.mod:clip`, `jax:path.py:clip`."""
 
 
 def parse(spec: str) -> SubjectPlan:
-    """What a subject's spec names: `torch`, `shardproof`, `pkg.module:callable` or `file.py:callable`.
+    """What a subject's spec names: a built-in one, `pkg.module:name` or `file.py:name`, the last two after `jax:`.
 
     The subject is not imported here. Raises InvalidValueError for what can be seen to be wrong all the same:
-    no such file or module, no callable named, a name that the file does not contain.
+    no such file or module, no name, a name that the file does not contain.
     """
     if spec in BUILT_IN:
-        package, install = BUILT_IN[spec]
-        if importlib.util.find_spec(package) is None:
-            raise InvalidValueError(f"The subject {spec!r} needs {package}, which is not installed: {install}.")
-        return SubjectPlan(name=spec, spec=spec)
+        return SubjectPlan(name=spec, spec=spec, framework=BUILT_IN[spec].framework)
+    prefix = JAX if spec.startswith(JAX) else ""
+    named = _named(spec.removeprefix(prefix))
+    if not prefix:
+        return named
+    return named.model_copy(update={"name": prefix + named.name, "spec": prefix + named.spec, "framework": "jax"})
+
+
+def _named(spec: str) -> SubjectPlan:
     where, _, name = spec.rpartition(":")
     if not where or not all(part.isidentifier() for part in name.split(".")):
         raise InvalidValueError(
-            f"Expected torch, shardproof, pkg.module:callable or file.py:callable, got {spec!r}. Name the callable."
+            f"Expected {', '.join(BUILT_IN)}, pkg.module:callable or file.py:callable, got {spec!r}. Name the callable."
         )
     file = Path(where).resolve() if where.endswith(".py") else _module_file(where)
     if not file:
@@ -64,35 +68,11 @@ def parse(spec: str) -> SubjectPlan:
     )
 
 
-def load(spec: str, dtypes: Iterable[str] = ()) -> Clip:
-    """Import the subject, on a rank, and return it as a callable of three arguments.
-
-    What a subject compiles for gradients of `dtypes` belongs here, into its import: nobody waits in a
-    collective yet, and the time allowed is that of an import.
-    """
-    if spec == CONTROL:
-        from shardproof.audit import control
-
-        return control.clip
-    if spec == "shardproof":
-        from shardproof.sums.kernels import Format, best_kernel, prepare
-
-        for dtype in dtypes:
-            prepare(best_kernel(), Format(dtype))
-        return _shardproof
-    if spec == "torch":
-        return _torch
-    return adapted(find(spec))
-
-
-def find(spec: str) -> Callable[..., Any]:
+def find(spec: str) -> Any:
     """Import `pkg.module:name` or `file.py:name` and return what it names; raises what the import raises."""
     where, _, name = spec.rpartition(":")
     module = _from_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
-    found: Any = functools.reduce(getattr, name.split("."), module)
-    if not callable(found):
-        raise InvalidTypeError(f"Expected a callable, got {spec}={found!r} ({type(found).__name__}).")
-    return found  # type: ignore[no-any-return]
+    return functools.reduce(getattr, name.split("."), module)
 
 
 def adapted(clip: Callable[..., Any]) -> Clip:
@@ -121,27 +101,6 @@ def _takes_three(parameters: Iterable[inspect.Parameter]) -> bool:
         any(each.kind is each.VAR_POSITIONAL for each in listed)
         or any(each.name == "ctx" for each in third)
         or any(each.default is each.empty for each in third)
-    )
-
-
-def _torch(params: list[torch.Tensor], limit: float, ctx: Context) -> object:
-    from torch.nn.utils import clip_grad_norm_
-
-    return clip_grad_norm_(params, limit, norm_type=ctx.norm_type)
-
-
-def _shardproof(params: list[torch.Tensor], limit: float, ctx: Context) -> object:
-    from shardproof.torch import clip_grad_norm_
-
-    placements: dict[str | torch.Tensor, Mapping[str, str]] = dict(zip(params, ctx.placements, strict=True))
-    return clip_grad_norm_(
-        list(zip(ctx.names, params, strict=True)),
-        limit,
-        norm_type=ctx.norm_type,
-        mesh=ctx.mesh,
-        placements=placements,
-        tied=ctx.tied,
-        owned=ctx.owned,
     )
 
 
