@@ -164,6 +164,21 @@ def test_gradients_that_cannot_be_clipped_are_refused(on_device):
         plan.clip_(1.0)
 
 
+def test_a_clip_inside_a_step_waits_and_hears_of_a_void_call_first(on_device):
+    """The factor goes to the fused optimizer from the host."""
+    weight = torch.nn.Parameter(torch.zeros(2))
+    weight.grad = torch.tensor([3.0, 4.0])
+    plan = ClipPlan([("w", weight)])
+    optimizer = torch.optim.SGD([weight], lr=1.0, fused=True)
+    with pytest.raises(InvalidValueError):
+        plan.clip_(-1.0)
+    with pytest.raises(DisagreementError, match="previous clip was void"):
+        plan.clip_in_step_(optimizer, 2.5)
+    assert weight.tolist() == [0.0, 0.0]
+    assert float(plan.clip_in_step_(optimizer, 2.5)) == 5.0
+    assert weight.tolist() == [-1.5, -2.0]
+
+
 def test_float64_is_decided_on_the_host(on_device):
     """A norm beyond float64 has its factor from the exact sum."""
     weight = torch.nn.Parameter(torch.zeros(2, dtype=torch.float64))
