@@ -30,6 +30,7 @@ EXITS = {
 }
 NAMES = typer.Argument(metavar="NAME", help="Ids, aliases, slugs, families or slug/variant; default: all cases.")
 LEVEL = typer.Option(help="How programs are held: process (limits, own tree), namespaces, or none.")
+SCHEDULER = typer.Option(help="A Dask scheduler whose workers run them, such as tcp://host:8786; see the extra dask.")
 JOBS = typer.Option(min=1, help="Programs that run at the same time; default: one for each processor.")
 
 
@@ -45,6 +46,7 @@ def verify(
         bool, typer.Option("--json", help="Print a line of JSON for each case, then the summary.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Append results here as cases end; a killed run is resumed.")] = None,
+    scheduler: Annotated[str | None, SCHEDULER] = None,
 ) -> None:
     """Run the programs of cases isolated and hold what they print against the role rules.
 
@@ -57,6 +59,7 @@ def verify(
         repeat=repeat,
         cache=cache_folder(),
         fresh=fresh,
+        scheduler=scheduler,
     )
     with told():
         chosen = choose(names or [], numbers(variants) if variants else ())

@@ -29,6 +29,7 @@ class Effort:
         cache: where unchanged cases are remembered; None: nowhere.
         fresh: the cache is not read.
         limits: what each program may use.
+        scheduler: the Dask cluster that runs them; it decides how many at a time, whatever `jobs` says.
     """
 
     level: Level = "process"
@@ -37,6 +38,7 @@ class Effort:
     cache: Path | None = None
     fresh: bool = False
     limits: Limits | None = None
+    scheduler: str | None = None
 
 
 @dataclasses.dataclass
@@ -94,8 +96,14 @@ def verify_cases(
                 for _ in range(effort.repeat):
                     yield (number, at), program.source
 
-    repeated = effort.repeat > 1
-    running = run_all(programs(), level=effort.level, jobs=effort.jobs, limits=effort.limits, repeated=repeated)
+    running = run_all(
+        programs(),
+        level=effort.level,
+        jobs=effort.jobs,
+        limits=effort.limits,
+        repeated=effort.repeat > 1,
+        scheduler=effort.scheduler,
+    )
     for (number, at), run in running:
         tally.isolation = tally.isolation or run.record.isolation
         case = opened[number]

@@ -2,6 +2,6 @@
 
 from shardproof.isolation.limits import Limits
 from shardproof.isolation.many import run_many
-from shardproof.isolation.run import IsolationUnavailableError, Run, run_isolated
+from shardproof.isolation.run import IsolationUnavailableError, Run, run_isolated, run_lost
 
-__all__ = ["IsolationUnavailableError", "Limits", "Run", "run_isolated", "run_many"]
+__all__ = ["IsolationUnavailableError", "Limits", "Run", "run_isolated", "run_lost", "run_many"]

@@ -79,6 +79,11 @@ def run_isolated(source: bytes, *, level: Level = "process", limits: Limits | No
             base.rmdir()
 
 
+def run_lost(why: str, *, level: Level, limits: Limits) -> Run:
+    """The run of a program of which nothing is known, since what supervised it was lost."""
+    return Run(record_of({}, level=level, limits=limits, supervisor=why), b"", b"")
+
+
 def require(level: str) -> None:
     """Raise where a level cannot be had.
 
