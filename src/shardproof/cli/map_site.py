@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
@@ -20,7 +20,7 @@ from shardproof.failures.mechanism import CATALOGUE, members_folder
 from shardproof.failures.site_records import Stock, site_records, stock_of
 from shardproof.failures.verification import Effort, verify_cases
 from shardproof.records.map import CaseResult
-from shardproof.records.map_site import SiteCase, SiteIndex, Tier
+from shardproof.records.map_site import SiteCase, SiteIndex
 from shardproof.report.map_site import file_name, site_pages
 from shardproof.report.map_terminal import result_lines, site_line
 
@@ -58,7 +58,7 @@ def site(
     with told():
         stock = stock_of(members or members_folder(), catalogue)
         results = _results(stock, records, verify)
-        index, cases = site_records(stock, {one.id: one for one in results}, cast(Tier, tier.value))
+        index, cases = site_records(stock, {one.id: one for one in results}, tier.value)
     if not cases:
         typer.echo("no case to write pages of")
         raise typer.Exit(Exit.NOTHING_RAN)
