@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import warnings
 
@@ -121,6 +122,9 @@ def test_workers_of_another_python_are_refused(workers, monkeypatch):
 
 def test_a_scheduler_that_is_not_there_is_said(monkeypatch):
     """Nothing is run, and the address is named."""
+    for no_address in ("127.0.0.1:port", "scheduler", "tcp://h:1/x"):
+        with pytest.raises(ClusterError, match=re.escape(repr(no_address))):
+            list(run_on_cluster([(1, b"pass")], scheduler=no_address, level="none"))
     monkeypatch.setattr(cluster, "CONNECT_S", 1.0)
     with pytest.raises(ClusterError, match=r"127\.0\.0\.1:9"):
         list(run_on_cluster([(1, b"pass")], scheduler="tcp://127.0.0.1:9", level="none"))

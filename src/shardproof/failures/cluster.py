@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import platform
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, TypeVar
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 Token = TypeVar("Token")
 BATCH = 24
 """Programs of one task: a fraction of a second, so that the overhead of a task and of its nursery is small in it."""
+ADDRESS = re.compile(r"([a-z]+://)?[^/\s]+:[0-9]{1,5}")
 CONNECT_S = 20.0
 """How long the scheduler may take to answer, and then to have a worker."""
 
@@ -81,9 +83,12 @@ def _connect(scheduler: str) -> Client:
         raise ClusterError(
             f"Expected Dask's distributed for --scheduler {scheduler}, got none: pip install 'shardproof[dask]'."
         ) from error
+    if not ADDRESS.fullmatch(scheduler):
+        # Dask would find that out with its client half made.
+        raise ClusterError(f"Expected a scheduler as in tcp://host:8786, got {scheduler!r}.")
     try:
         client = Client(scheduler, timeout=CONNECT_S, set_as_default=False)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise ClusterError(f"Expected a Dask scheduler at {scheduler!r}, got none: {error}.") from error
     try:
         client.wait_for_workers(1, timeout=CONNECT_S)
