@@ -230,8 +230,10 @@ def _order(layout: LayoutPlan) -> float:
     return next((call.norm_type for call in layout.fixtures), 2.0)
 
 
-def layout_plan(layout: Layout, norm_type: float = 2.0) -> LayoutPlan:
-    """What is stored of a layout: its tensors, where they lie, and the calls for a norm of that order."""
+def layout_plan(
+    layout: Layout, norm_type: float = 2.0, calls: tuple[FixturePlan, ...] | None = None
+) -> LayoutPlan:
+    """What is stored of a layout: its tensors, where they lie, and the calls: its own for that norm, or those given."""
     return LayoutPlan(
         name=layout.name,
         title=layout.title,
@@ -257,6 +259,6 @@ def layout_plan(layout: Layout, norm_type: float = 2.0) -> LayoutPlan:
             for rank in range(layout.world_size)
             for share in shares(layout, rank)
         ),
-        fixtures=fixtures(layout, norm_type),
+        fixtures=fixtures(layout, norm_type) if calls is None else calls,
         tied=tied(layout),
     )

@@ -62,7 +62,7 @@ def observe_cell(layout: Layout, fixtures: Sequence[FixturePlan], spec: str, tim
 
 @contextlib.contextmanager
 def kept_warm(
-    layout: Layout, spec: str, timeout_s: float
+    layout: Layout, spec: str, timeout_s: float, norm_type: float = 2.0
 ) -> Iterator[Callable[[FixturePlan], tuple[Outcome, bool]]]:
     """Ranks that stay for many calls of a subject under one layout.
 
@@ -70,7 +70,9 @@ def kept_warm(
     """
     with (
         tempfile.TemporaryDirectory(prefix="shardproof-cell-", ignore_cleanup_errors=True) as scratch,
-        ranks_of(layout, spec, plain_function=False, scratch=Path(scratch), timeout_s=timeout_s) as ranks,
+        ranks_of(
+            layout, spec, plain_function=False, scratch=Path(scratch), timeout_s=timeout_s, norm_type=norm_type
+        ) as ranks,
     ):
         seen = [Seen() for _ in ranks]
         status, note = _set_up(ranks, seen)
