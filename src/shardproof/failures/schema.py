@@ -20,6 +20,7 @@ from shardproof.records.map import (
     MatrixRecord,
     MechanismFile,
 )
+from shardproof.records.map_site import SiteCase, SiteIndex
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 PUBLISHED: dict[str, type[BaseModel]] = {
@@ -30,6 +31,8 @@ PUBLISHED: dict[str, type[BaseModel]] = {
     "case-result.schema.json": CaseResult,
     "map-summary.schema.json": MapSummary,
     "map-matrix.schema.json": MatrixRecord,
+    "map-site.schema.json": SiteIndex,
+    "map-site-case.schema.json": SiteCase,
 }
 
 
