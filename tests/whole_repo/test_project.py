@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import stat
 import subprocess
 import tomllib
@@ -65,15 +66,30 @@ def test_the_tests_run_with_torch_2_13() -> None:
     assert "torch>=2.9" in PROJECT["project"]["optional-dependencies"]["torch"]
 
 
-def test_ci_calls_make_test_and_nothing_else() -> None:
+@pytest.mark.parametrize("installed", [True, False])
+def test_ci_ends_as_make_test_does_whether_or_not_a_browser_can_be_had(installed: bool, tmp_path: Path) -> None:
+    """The script's own lines, with stubs for what it calls: a browser that cannot be installed changes nothing."""
     script = ROOT / ".ci" / "run"
     assert script.stat().st_mode & stat.S_IXUSR
-    assert script.read_text(encoding="utf-8").splitlines() == [
-        "#!/usr/bin/env bash",
-        "set -euo pipefail",
-        'cd "$(dirname "${BASH_SOURCE[0]}")/.."',
-        "exec make test",
-    ]
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(script, tmp_path / ".ci" / "run")
+    called = tmp_path / "called"
+    stubs = {"make": 'echo "make $*" >> called; exit 7', "id": "echo 0", "timeout": 'shift; "$@"'}
+    stubs["apt-get"] = f'echo "apt-get $*" >> called; exit {0 if installed else 100}'
+    for name, body in stubs.items():
+        stub = tmp_path / "bin" / name
+        stub.parent.mkdir(exist_ok=True)
+        stub.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+        stub.chmod(0o755)
+    bash, dirname = (shutil.which(name) for name in ("bash", "dirname"))
+    assert bash
+    assert dirname
+    (tmp_path / "bin" / "dirname").symlink_to(dirname)
+    (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
+    done = subprocess.run([bash, tmp_path / ".ci" / "run"], env={"PATH": str(tmp_path / "bin")}, check=False)
+    lines = called.read_text(encoding="utf-8").splitlines()
+    assert (done.returncode, lines[-1]) == (7, "make test")
+    assert [line.split()[0] for line in lines[:-1]] == ["apt-get"] * (2 if installed else 1)
 
 
 def test_make_test_runs_every_test_and_every_check() -> None:
