@@ -6,7 +6,7 @@ import ast
 import builtins
 import keyword
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 KEPT = frozenset(dir(builtins)) | frozenset(keyword.kwlist)
 """Names that a smuggler cannot choose; every other name that is not an attribute is one of the author's."""
@@ -120,14 +120,3 @@ def _number(token: str) -> str:
         return repr(ast.literal_eval(token))
     except (ValueError, SyntaxError):
         return token
-
-
-def baseline(texts: Iterable[str]) -> set[tuple[str, ...]]:
-    """All fragments of some programs; what is no Python has none."""
-    found: set[tuple[str, ...]] = set()
-    for text in texts:
-        try:
-            found |= fragments(text).keys()
-        except SyntaxError:
-            continue
-    return found
