@@ -115,7 +115,8 @@ def checked_limit(limit: object) -> float:
     if not number >= 0:
         raise InvalidValueError(f"Expected a limit >= 0, got limit={_shown(limit)}. Pass inf or None for no limit.")
     try:
-        return float(number)
+        # -0.0 + 0.0 is 0.0: a limit of zero, without a sign that it would give to every value.
+        return float(number) + 0.0
     except OverflowError:
         return math.inf
 

@@ -186,7 +186,7 @@ def _prove(
     claimed = claims(listed, here.rank, holders)
     unknown = {each.identity(here.rank) for each in listed if each.part is None or each.shape is None}
     rows = [_row(claimed.get(identity, Claim()), identity in unknown) for identity in order]
-    words = add_up(here, torch.tensor(rows, dtype=torch.int64).reshape(-1, 4)).tolist()
+    words = add_up(here, torch.tensor(rows, dtype=torch.int64, device="cpu").reshape(-1, 4)).tolist()
     summed = {
         identity: Claim(count, ((high << 31) + low) % FIELD)
         for identity, (count, high, low, _) in zip(order, words, strict=True)

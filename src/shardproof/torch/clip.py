@@ -142,7 +142,8 @@ def clip_grad_norm_(
     del foreach
     flags = (per_parameter_norms, check_copies, reduce_partials, checked_accumulate(accumulate))
     said = Said(placements, tied, owned or {}, shape or {}, groups, *flags)
-    plan = _plan(_kept(parameters), mesh, group, said)
+    kept = _kept(parameters)
+    plan = _plan(kept, mesh, group, said)
     return plan.clip_(max_norm, norm_type, error_if_nonfinite, eps=eps)
 
 
@@ -189,7 +190,9 @@ def get_total_norm(
     """
     del foreach
     said = Said(placements, tied, owned or {}, shape or {})
-    plan = _plan(_kept(tensors), mesh, group, said, of_gradients=not isinstance(tensors, nn.Module))
+    # A plan holds its tensors weakly: what a generator has just made would be gone before it is measured.
+    kept = _kept(tensors)
+    plan = _plan(kept, mesh, group, said, of_gradients=not isinstance(tensors, nn.Module))
     norm: Tensor = plan.measure(norm_type, error_if_nonfinite)
     return norm
 

@@ -92,8 +92,8 @@ def without_tensors(said: Any, listed: Named) -> Any:
 
 
 def matches(name: str, key: str) -> bool:
-    """Whether a pattern, or an exact name, means this name."""
-    return name == key if isinstance(key, Exactly) else fnmatchcase(name, key)
+    """Whether a pattern, or an exact name, means this name; "layers[0].weight" means itself too."""
+    return name == key or (not isinstance(key, Exactly) and fnmatchcase(name, key))
 
 
 @dataclass(frozen=True)

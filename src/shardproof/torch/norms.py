@@ -51,6 +51,9 @@ def of_power_sum(total: int, exponent: int, order: float, limit: float, eps: flo
     norm = norm_of_powers(total, order, exponent)
     if norm < math.inf or limit == math.inf:
         return of_value(norm, limit, eps)
+    if order < 1:
+        # The sum is small, its root is not: the limit's power is divided by the sum instead.
+        return Norm(norm, (limit**order / ExactSum(total).value()) ** (1 / order))
     return Norm(norm, math.ldexp(limit / norm_of_powers(total, order, 0), -exponent))
 
 

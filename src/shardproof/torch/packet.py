@@ -91,7 +91,8 @@ def encode(packet: Packet, ranks: int, sums: int = 0) -> torch.Tensor:
     for total in packet.sums:
         words += to_limbs(total)
     words += [0] * (LIMBS * (sums - len(packet.sums)))
-    return torch.tensor([_signed(word) for word in words], dtype=torch.int64)
+    # On the host whatever torch's default device is: the caller moves it to where the group wants it.
+    return torch.tensor([_signed(word) for word in words], dtype=torch.int64, device="cpu")
 
 
 def decode(words: torch.Tensor, ranks: int) -> Packet:

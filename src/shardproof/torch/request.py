@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -67,7 +68,7 @@ def checked_order(norm_type: object) -> float:
     """Return a norm order as a float: 1, 2, inf (or the text "inf"), or any p in (0, LARGEST_POWER]."""
     if isinstance(norm_type, str) and norm_type.lower() in ("inf", "infinity", "+inf"):
         return math.inf
-    if isinstance(norm_type, bool) or not isinstance(norm_type, (int, float)):
+    if isinstance(norm_type, bool) or not isinstance(norm_type, numbers.Real):
         raise InvalidTypeError(
             f'Expected norm_type to be a positive number or "inf", got {norm_type!r} ({type(norm_type).__name__}).'
         )
@@ -79,6 +80,6 @@ def checked_order(norm_type: object) -> float:
 
 def checked_eps(eps: object) -> float:
     """Return eps as a float; it is added to the norm before dividing, 0 by default."""
-    if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 <= eps < math.inf:
+    if isinstance(eps, bool) or not isinstance(eps, numbers.Real) or not 0 <= eps < math.inf:
         raise InvalidValueError(f"Expected eps to be a finite number >= 0, got eps={eps!r}.")
     return float(eps)

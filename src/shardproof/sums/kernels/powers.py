@@ -48,8 +48,7 @@ def norm_of_powers(total: int, p: float, exponent: int) -> float:
     >>> norm_of_powers(ExactSum.of_magnitudes([2.0**3]).total, 3.0, 0)
     2.0
     """
-    root = ExactSum(total).value() ** (1 / checked_power(p))
     try:
-        return math.ldexp(root, exponent)
+        return math.ldexp(ExactSum(total).value() ** (1 / checked_power(p)), exponent)
     except OverflowError:
         return math.inf
