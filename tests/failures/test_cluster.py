@@ -9,9 +9,12 @@ import warnings
 
 import pytest
 from tests.failures.catalogues import FAMILY, SLUG, copy_catalogue
+from typer.testing import CliRunner
 
 distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
 
+from shardproof.cli.main import app  # noqa: E402
+from shardproof.errors import InvalidValueError  # noqa: E402
 from shardproof.failures import cluster  # noqa: E402
 from shardproof.failures.cluster import BATCH, ClusterError, run_on_cluster  # noqa: E402
 from shardproof.failures.mechanism import load_mechanism  # noqa: E402
@@ -123,8 +126,11 @@ def test_workers_of_another_python_are_refused(workers, monkeypatch):
 def test_a_scheduler_that_is_not_there_is_said(monkeypatch):
     """Nothing is run, and the address is named."""
     for no_address in ("127.0.0.1:port", "scheduler", "tcp://h:1/x"):
-        with pytest.raises(ClusterError, match=re.escape(repr(no_address))):
+        with pytest.raises(InvalidValueError, match=re.escape(repr(no_address))):
             list(run_on_cluster([(1, b"pass")], scheduler=no_address, level="none"))
     monkeypatch.setattr(cluster, "CONNECT_S", 1.0)
     with pytest.raises(ClusterError, match=r"127\.0\.0\.1:9"):
         list(run_on_cluster([(1, b"pass")], scheduler="tcp://127.0.0.1:9", level="none"))
+    command = ["map", "verify", f"{SLUG}/2", "--fresh", "--scheduler", "tcp://127.0.0.1:9"]
+    done = CliRunner().invoke(app, command)
+    assert (done.exit_code, "could not tell: Expected a Dask scheduler" in done.output) == (3, True), done.output

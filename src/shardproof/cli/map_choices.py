@@ -14,6 +14,7 @@ from rich.console import Console
 from shardproof.cli.exits import Exit
 from shardproof.errors import InvalidValueError
 from shardproof.failures.cases import RegistryError
+from shardproof.failures.cluster import ClusterError
 from shardproof.failures.kept import ResultsError
 from shardproof.isolation import IsolationUnavailableError
 
@@ -54,10 +55,10 @@ def plain_console() -> Console:
 
 @contextlib.contextmanager
 def told() -> Iterator[None]:
-    """Turn a level that cannot be had into exit 3, and a registry or results that do not fit into exit 4."""
+    """Turn a level or cluster that cannot be had into exit 3, and a registry or results that do not fit into exit 4."""
     try:
         yield
-    except IsolationUnavailableError as error:
+    except (IsolationUnavailableError, ClusterError) as error:
         typer.echo(f"shardproof: could not tell: {error}", err=True)
         raise typer.Exit(Exit.COULD_NOT_TELL) from error
     except (RegistryError, ResultsError) as error:

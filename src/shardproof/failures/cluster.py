@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, TypeVar
 
-from shardproof.errors import ShardproofError
+from shardproof.errors import InvalidValueError, ShardproofError
 from shardproof.isolation import Limits, Run, run_lost, run_many
 from shardproof.records.isolation import Level
 
@@ -49,6 +49,7 @@ def run_on_cluster(
         repeated: each program comes several times, to see whether it always does the same.
 
     Raises:
+        InvalidValueError: `scheduler` is no address.
         ClusterError: the cluster cannot be used, or a worker's Python or shardproof is not ours.
         IsolationUnavailableError: a worker cannot have the level.
     """
@@ -85,7 +86,7 @@ def _connect(scheduler: str) -> Client:
         ) from error
     if not ADDRESS.fullmatch(scheduler):
         # Dask would find that out with its client half made.
-        raise ClusterError(f"Expected a scheduler as in tcp://host:8786, got {scheduler!r}.")
+        raise InvalidValueError(f"Expected a scheduler as in tcp://host:8786, got {scheduler!r}.")
     try:
         client = Client(scheduler, timeout=CONNECT_S, set_as_default=False)
     except OSError as error:
