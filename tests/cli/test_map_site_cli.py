@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import zipfile
 
 import pytest
 from tests.failures.catalogues import FAMILY, SLUG, copy_catalogue
@@ -82,6 +85,11 @@ def test_results_go_on_the_pages_and_their_records_beside_them(site, recorded, t
     assert case.observed is not None
     assert case.observed.time == "2026-01-02T03:04:05+00:00"
     assert {one.role for one in case.observed.programs} == {"failing", "unsuccessful"}
+    bundle = (tmp_path / "out" / "cases" / case.bundle.file).read_bytes()
+    assert (hashlib.sha256(bundle).hexdigest(), len(bundle)) == (case.bundle.sha256, case.bundle.bytes)
+    with zipfile.ZipFile(io.BytesIO(bundle)) as zipped:
+        for program in case.content.programs:
+            assert zipped.read(f"{program.role}.py") == program.source.encode()
 
 
 def test_a_violated_case_is_exit_1_and_one_that_could_not_be_told_3(site, recorded, tmp_path):

@@ -73,6 +73,7 @@ def dead_links(files: dict[str, str]) -> list[str]:
 def files_of(index, cases) -> dict[str, str]:
     files = {"index.json": record_text(index)}
     files |= {case_path(case.content.id).replace(".html", ".json"): record_text(case) for case in cases}
+    files |= {f"cases/{case.bundle.file}": "" for case in cases}
     return files | dict(site_pages(index, cases))
 
 
@@ -211,6 +212,7 @@ def lengths(value) -> set[str]:
 
 def test_the_verdict_of_the_published_pages_case_is_shown(open_pages):
     text = " ".join("".join(Page(open_pages["cases/SP-00001.html"]).text).split())
+    assert "checks per implementation · Source bundle (" in text
     assert "SP-00001 / Norm scope / Open access / also published as FA-99266" in text
     assert "Verified by execution: held · Variant 1 · 7 checks per implementation" in text
     assert "recorded using Python 3.11.99 on Testing-1.5-x at 2026-01-02T03:04:05+00:00, isolation level none." in text

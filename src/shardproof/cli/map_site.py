@@ -14,6 +14,7 @@ from shardproof.cli.exits import Exit
 from shardproof.cli.map_choices import MEMBERS, told
 from shardproof.errors import InvalidValueError
 from shardproof.failures import record_text
+from shardproof.failures.bundles import case_bundle
 from shardproof.failures.folder import replace_folder
 from shardproof.failures.kept import RESULTS, cache_folder, read_results
 from shardproof.failures.mechanism import CATALOGUE, members_folder
@@ -48,7 +49,8 @@ def site(
     members: Annotated[Path | None, MEMBERS] = None,
     catalogue: Annotated[Path, typer.Option(help="Where the catalogue lies.")] = CATALOGUE,
 ) -> None:
-    """Write static pages of all cases: home, families, mechanisms, cases; each case's record as JSON beside its page.
+    """Write static pages of all cases: home, families, mechanisms, cases; each case's record as JSON and its bundle
+    beside its page.
 
     Without --records or --verify the pages say of every case that it was not run. Exits 0 when the pages are written
     and no case on them is violated, 1 when one is, 2 when the folder holds something else, 3 when one could not be
@@ -62,7 +64,7 @@ def site(
     if not cases:
         typer.echo("no case to write pages of")
         raise typer.Exit(Exit.NOTHING_RAN)
-    replace_folder(out, _files(index, cases), INDEX)
+    replace_folder(out, _files(stock, index, cases), INDEX, private=tier is Shared.MEMBER)
     for result in results:
         for line in result_lines(result):
             typer.echo(line)
@@ -89,10 +91,11 @@ def _results(stock: Stock, records: Path | None, verify: bool) -> list[CaseResul
     return found
 
 
-def _files(index: SiteIndex, cases: Sequence[SiteCase]) -> Iterator[tuple[str, bytes]]:
+def _files(stock: Stock, index: SiteIndex, cases: Sequence[SiteCase]) -> Iterator[tuple[str, bytes]]:
     yield INDEX, _json(index)
-    for case in cases:
+    for plan, case in zip(stock.plans, cases, strict=True):
         yield f"cases/{file_name(case.content.id)}.json", _json(case)
+        yield f"cases/{case.bundle.file}", case_bundle(plan, case.evaluation_group)
     for path, text in site_pages(index, cases):
         yield path, text.encode("utf-8")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from shardproof.errors import InvalidValueError
+from shardproof.failures.bundles import case_bundle, file_name
 from shardproof.failures.cases import REGISTRY, read_registry
 from shardproof.failures.environment import environment
 from shardproof.failures.groups import groups_of
@@ -19,6 +21,7 @@ from shardproof.failures.values import plain
 from shardproof.records.map import CaseEntry, CaseResult, CheckContent, ProgramContent
 from shardproof.records.map_share import GroupsRecord
 from shardproof.records.map_site import (
+    SiteBundle,
     SiteCase,
     SiteCounts,
     SiteFamily,
@@ -73,21 +76,21 @@ def site_records(stock: Stock, results: Mapping[str, CaseResult], tier: Tier) ->
 
 
 def _case(plan: Plan, stock: Stock, result: CaseResult | None, tier: Tier) -> SiteCase:
-    content = plan.content
+    content, group = plan.content, _group_of(stock.groups, plan.content.mechanism)
     entry = next((one for one in stock.entries if one.id == content.id), None)
     if result is not None:
         _fits(plan, result)
     return SiteCase(
         tier=tier,
         digest=plan.digest,
-        evaluation_group=_group_of(stock.groups, content.mechanism),
+        evaluation_group=group,
         state=entry.state if entry else "active",
         reason=entry.reason if entry else None,
         aliases=entry.aliases if entry else (),
         content=content,
         member=_member(plan) if tier == "member" else None,
         observed=_observed(result, tier) if result is not None else None,
-        bundle=None,
+        bundle=_bundle(plan, group),
     )
 
 
@@ -118,6 +121,12 @@ def _observed(result: CaseResult, tier: Tier) -> SiteObserved:
         platform=result.platform,
         time=result.time,
     )
+
+
+def _bundle(plan: Plan, group: str) -> SiteBundle:
+    packed = case_bundle(plan, group)
+    name = f"{file_name(plan.content.id)}.zip"
+    return SiteBundle(file=name, sha256=hashlib.sha256(packed).hexdigest(), bytes=len(packed))
 
 
 def _member(plan: Plan) -> SiteMember | None:

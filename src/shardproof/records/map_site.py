@@ -59,7 +59,7 @@ class SiteMember(_Closed):
 
 
 class SiteBundle(_Closed):
-    """The zip bundle that lies beside a case's page."""
+    """The zip bundle that lies beside a case's page; nothing in it is held back, in either tier."""
 
     file: FileName
     sha256: Sha256
@@ -84,7 +84,7 @@ class SiteCase(_Closed):
     """None in the open tier, and where no repair of the mechanism lies at hand."""
     observed: SiteObserved | None
     """None: not run."""
-    bundle: SiteBundle | None
+    bundle: SiteBundle
 
 
 class SiteRow(_Closed):
