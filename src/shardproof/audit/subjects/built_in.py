@@ -61,7 +61,7 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = MappingProxyType(
         ),
         "deepspeed": BuiltIn(
             "deepspeed.runtime.utils.clip_grad_norm_",
-            f"{_CLIPS}:deepspeed",
+            f"{_CLIPS}:DeepSpeed",
             ("torch", "deepspeed"),
             "pip install 'shardproof[torch]' deepspeed",
         ),
