@@ -15,6 +15,8 @@ TOKEN = re.compile(
     r"""|(?P<number>\d[\w.]*|\.\d[\w.]*)|(?P<name>\.?[A-Za-z_]\w*)|(?P<other>\*\*=?|//=?|[-+*/%&|^<>=!:]=|->|<<|>>|\S)""",
     re.S,
 )
+LONG = 60
+"""Characters of a text whose own tokens are taken."""
 # Parentheses and commas may be added or left out where a program stays the same; line ends too.
 DROPPED = frozenset("(),;\\")
 
@@ -29,6 +31,10 @@ def tokens(text: str) -> list[str]:
     for match in TOKEN.finditer(text):
         kind, token = match.lastgroup, match[0]
         if kind == "comment" or token in DROPPED:
+            continue
+        if kind == "text" and (len(token) > LONG or "\n" in token):
+            # A program may stand in a text; and in prose two apostrophes far apart are no text at all.
+            found += tokens(token.lstrip("rbfuRBFU").strip("\"'"))
             continue
         if kind == "text":
             token = "'" + token.lstrip("rbfuRBFU").strip("\"'") + "'"

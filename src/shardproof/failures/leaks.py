@@ -23,7 +23,7 @@ from shardproof.records.map_share import Leak, LeakRecord
 
 SHORTEST = 12
 """Tokens of a fragment that is looked for; shorter ones are everybody's."""
-TELLING = 24
+TELLING = 20
 """Tokens of a fragment that is a leak alone; of shorter ones a file has to hold two of a mechanism."""
 SHORTEST_ARGUMENTS = 16
 SHORTEST_LABEL = 16
