@@ -32,7 +32,10 @@ def described(value: Any) -> Returned:
     name = type(value).__name__
     if value is None or isinstance(value, (bool, str, bytes)) or not hasattr(type(value), "__float__"):
         return Returned(type=name, problem=f"{name} is not a number")
-    placements = str(value.placements) if hasattr(type(value), "full_tensor") else None
+    try:
+        placements = storable(str(value.placements)) if hasattr(type(value), "full_tensor") else None
+    except Exception as error:
+        return Returned(type=name, problem=f"its placements raise {summary(error)}")
     try:
         return Returned(type=name, number=float(value), placements=placements)
     except Exception as error:

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from shardproof.audit.layouts import Layout
 from shardproof.audit.ranks.channel import Message
-from shardproof.audit.ranks.launch import Rank, gather, ranks_of, tell
+from shardproof.audit.ranks.launch import END_S, Rank, distrust, gather, ranks_of, tell
 from shardproof.records.audit import Call, CallOutcome, CellStatus, FixturePlan, Piece, RankObservation
 
 BUILD_S: Final = 120.0
@@ -135,7 +137,10 @@ def _calls(ranks: list[Rank], seen: list[Seen], fixtures: Sequence[FixturePlan],
 def _resolved(ranks: list[Rank], calls: list[Call], timeout_s: float) -> list[Call]:
     tell(ranks, Message("resolve"))
     answers = gather(ranks, ["resolved"], call_limit(timeout_s))
-    return [Call.model_validate(answer.body) if answer else call for call, answer in zip(calls, answers, strict=True)]
+    return [
+        (_understood(rank, call.fixture, answer) or _call(rank, call.fixture, None)) if answer else call
+        for rank, call, answer in zip(ranks, calls, answers, strict=True)
+    ]
 
 
 def _went_wrong(message: Message) -> bool:
@@ -143,11 +148,22 @@ def _went_wrong(message: Message) -> bool:
 
 
 def _call(rank: Rank, fixture: str, answer: Message | None) -> Call:
-    if answer is not None:
+    if answer is not None and (call := _understood(rank, fixture, answer)):
         rank.stage = "waiting for a call"
-        return Call.model_validate(answer.body)
+        return call
     outcome: CallOutcome = "died" if rank.ended else "did not return"
     return Call(fixture=fixture, outcome=outcome, stage=rank.stage)
+
+
+def _understood(rank: Rank, fixture: str, answer: Message) -> Call | None:
+    """What a rank says of the call that it was asked to make; None, and the end of the rank, where it is no such."""
+    with contextlib.suppress(ValidationError):
+        call = Call.model_validate(answer.body)
+        if call.fixture == fixture:
+            return call
+    distrust(rank, f"no account of the call {fixture}")
+    gather([rank], [], END_S)
+    return None
 
 
 def _observation(rank: Rank, facts: Seen) -> RankObservation:

@@ -69,10 +69,19 @@ class Inbox:
 
 def _message(payload: bytes) -> Message:
     try:
-        decoded = json.loads(payload)
-        return Message(**decoded)
+        decoded = json.loads(payload, parse_constant=_refused)
+        # A lone surrogate can be read from JSON, and be stored nowhere.
+        json.dumps(decoded, ensure_ascii=False).encode()
+        message = Message(**decoded)
     except (ValueError, TypeError, RecursionError) as error:
         raise GarbledChannelError(f"{type(error).__name__}: {error}") from error
+    if not isinstance(message.say, str):
+        raise GarbledChannelError(f"a message that says {type(message.say).__name__}")
+    return message
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _exactly(fd: int, count: int) -> bytes | None:

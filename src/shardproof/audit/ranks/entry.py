@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 
 from shardproof.audit.layouts import Layout
@@ -30,6 +31,20 @@ def serve(setup: Setup, commands: Connection, results: Connection, log: Connecti
     os.setsid()
     os.dup2(log.fileno(), 1)
     os.dup2(log.fileno(), 2)
+    _forget_what_ranks_share()
     from shardproof.audit.ranks import worker
 
     worker.serve(setup, commands, results)
+
+
+def _forget_what_ranks_share() -> None:
+    # multiprocessing gives every child a pipe to the forkserver and one to its resource tracker; both end when
+    # they are written to, and with them all ranks of this cell. A child that needs one starts its own.
+    for owner, name in (
+        (getattr(forkserver, "_forkserver", None), "_forkserver_alive_fd"),
+        (getattr(resource_tracker, "_resource_tracker", None), "_fd"),
+    ):
+        fd = getattr(owner, name, None)
+        if fd is not None:
+            os.close(fd)
+            setattr(owner, name, None)

@@ -25,6 +25,9 @@ from shardproof.audit.ranks.entry import Setup, serve
 
 LOG_HEAD: Final = 4000
 LOG_TAIL: Final = 2000
+LONGEST_STAGE: Final = 200
+END_S: Final = 10.0
+"""How long the forkserver may take to say that a rank which was killed has ended."""
 _main_lock = threading.Lock()
 
 
@@ -99,13 +102,20 @@ def gather(
         _listen(ranks, deadline - time.monotonic())
 
 
+def distrust(each: Rank, why: str) -> None:
+    """End a rank whose channel was written to by someone else: nothing that it says can be believed any more."""
+    each.stage = f"wrote to the harness's channel ({why})"[:LONGEST_STAGE]
+    each.process.kill()
+    each.results.close()
+
+
 def _take(each: Rank, wanted: Sequence[str], found: dict[int, Message]) -> None:
     while each.messages and each.rank not in found:
         message = each.messages.pop(0)
         if message.say in wanted:
             found[each.rank] = message
         elif message.say == "stage":
-            each.stage = str(message.body)
+            each.stage = str(message.body)[:LONGEST_STAGE]
 
 
 def _listen(ranks: Sequence[Rank], seconds: float) -> None:
@@ -136,9 +146,7 @@ def _read_results(each: Rank) -> bool:
     try:
         each.messages += each.inbox.take(data)
     except GarbledChannelError as error:
-        each.stage = f"wrote to the harness's channel ({error})"
-        each.process.kill()
-        each.results.close()
+        distrust(each, str(error))
     return bool(data)
 
 
@@ -203,6 +211,18 @@ def _end(ranks: Sequence[Rank]) -> None:
         with contextlib.suppress(OSError):
             os.killpg(each.process.pid or 0, signal.SIGKILL)
         each.process.kill()
-        each.process.join()
+        each.process.join(END_S)
+        if each.process.is_alive():
+            _end_forkserver(each)
         for connection in (each.commands, each.results, each.log):
             connection.close()
+
+
+def _end_forkserver(orphan: Rank) -> None:
+    # The forkserver alone hears of its children's ends. One that a subject has stopped would be waited for without
+    # an end, and start no rank any more; multiprocessing starts another one in its place.
+    parent = strays.parent(orphan.process.pid or 0)
+    if parent is not None and parent > 1:
+        with contextlib.suppress(OSError):
+            os.kill(parent, signal.SIGKILL)
+        orphan.process.join(END_S)

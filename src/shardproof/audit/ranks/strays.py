@@ -27,14 +27,15 @@ def found(ranks: Sequence[int], log_readers: Sequence[int]) -> set[int]:
 
 
 def _descendants(roots: set[int], processes: Iterable[int]) -> set[int]:
-    parents = {pid: parent for pid in processes if (parent := _parent(pid)) is not None}
+    parents = {pid: above for pid in processes if (above := parent(pid)) is not None}
     family = set(roots)
-    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+    while more := {pid for pid, above in parents.items() if above in family} - family:
         family |= more
     return family
 
 
-def _parent(pid: int) -> int | None:
+def parent(pid: int) -> int | None:
+    """The parent's process id; None where it cannot be read."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         # The name in parentheses may itself hold spaces and parentheses.
         return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])

@@ -208,7 +208,7 @@ def _is_timeout(error: BaseException | None) -> bool:
     for _ in range(10):
         if error is None:
             return False
-        if isinstance(error, RuntimeError) and _TIMEOUT.search(str(error)):
+        if isinstance(error, RuntimeError) and _TIMEOUT.search(summary(error)):
             return True
         error = error.__cause__ or error.__context__
     return False
