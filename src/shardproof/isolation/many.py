@@ -91,7 +91,7 @@ def run_many(
         level: how they are held.
         jobs: programs that run at the same time.
         limits: what each may use.
-        apart: start an interpreter for each program after all, so that each has a hash seed of its own; four times
+        apart: start an interpreter for each program after all, so that each has a hash seed of its own; eight times
             the cost.
 
     Yields:
