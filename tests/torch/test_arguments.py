@@ -1,6 +1,7 @@
 """What callers pass: generators, names with brackets, numbers of every kind, and orders below one."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -65,3 +66,32 @@ def test_default_device_of_torch_is_left_alone():
         ClipPlan([("weight", weight)]).clip_(1.0)
 
     assert weight.grad.tolist() == pytest.approx([0.6, 0.8])
+
+
+@pytest.mark.parametrize("accumulate", ["exact", "native"])
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.complex32])
+def test_complex_values_count_by_their_modulus(dtype, accumulate):
+    """|3 + 4i| = 5 and |5 + 12i| = 13; the parts one by one gave 24 in order 1 and 12 in order inf."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="ComplexHalf")
+        gradient = torch.tensor([3 + 4j, 5 + 12j]).to(dtype)
+        norms = []
+        for order in (1, 2, 3, 0.5, math.inf):
+            weight = torch.nn.Parameter(torch.zeros_like(gradient))
+            weight.grad = gradient.clone()
+            norms.append(float(clip_grad_norm_([weight], 1.0, order, accumulate=accumulate)))
+            assert torch.view_as_real(weight.grad).tolist()[0][0] == pytest.approx(3.0 / norms[-1], rel=1e-3)
+
+    powers = [(5.0**p + 13.0**p) ** (1 / p) for p in (1, 2, 3, 0.5)]
+    assert norms == pytest.approx([*powers, 13.0], rel=1e-7 if accumulate == "native" else 1e-15)
+
+
+def test_padding_of_a_complex_flat_buffer():
+    """Of four elements the first three count; the range was taken of their eight parts."""
+    flat = torch.nn.Parameter(torch.zeros(4, dtype=torch.complex64))
+    flat.grad = torch.tensor([1 + 1j, 1 + 1j, 1 + 1j, 7 + 7j])
+
+    norm = clip_grad_norm_([("flat", flat)], 0.0, owned={"flat": (0, 3, 3)})
+
+    assert float(norm) ** 2 == pytest.approx(6.0)
+    assert flat.grad.tolist() == [0, 0, 0, 7 + 7j]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from shardproof.errors import InvalidTypeError, PlacementError, ShardproofError
-from shardproof.layout import FIELD, Claim, Gap, Identity, Listed, Mesh, Share, claims, gaps, share
+from shardproof.layout import FIELD, Claim, Gap, Identity, Listed, Mesh, Placement, Share, claims, gaps, share
 from shardproof.torch.reading import Read
 from shardproof.torch.world import MeshLike, World, add_up, broadcast, coordinates, gather, grid
 
@@ -26,6 +26,7 @@ class Line:
     axes: tuple[tuple[str, int, str], ...]
     tie: tuple[str, ...]
     group: str
+    summed: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,9 @@ def _lines(reads: Sequence[Read], rank: int) -> tuple[Line, ...]:
 def _line(each: Read, rank: int) -> Line:
     listed = each.listed
     axes = zip(listed.mesh.axes, listed.mesh.sizes, (kind.value for kind in listed.placements), strict=True)
-    return Line(listed.identity(rank), listed.name, listed.shape, tuple(axes), listed.tie, each.group)
+    return Line(
+        listed.identity(rank), listed.name, listed.shape, tuple(axes), listed.tie, each.group, str(each.partial or "")
+    )
 
 
 def _digest(lines: object) -> str:
@@ -150,7 +153,7 @@ def _merged(lists: dict[str, tuple[Line, ...]], here: World, answers: Sequence[s
 def _said(line: Line) -> str:
     axes = ", ".join(f"{axis} ({size}): {kind}" for axis, size, kind in line.axes)
     tie, group = f", tied {line.tie}" if line.tie else "", f", group {line.group}" if line.group else ""
-    return f"shape {line.shape}, {axes}{tie}{group}"
+    return f"shape {line.shape}, {axes}{tie}{group}{f', {line.summed}' if line.summed else ''}"
 
 
 def _check_copies_listed(
@@ -162,11 +165,14 @@ def _check_copies_listed(
 ) -> None:
     """A copy that is said to lie on a rank must be listed there, or it would be counted under each of its names.
 
-    A rank that lists nothing holds nothing; a tied tensor says itself that it is elsewhere under another name.
+    A rank that lists nothing holds nothing; a tied tensor says itself that it is elsewhere under another name. Summands
+    are another matter: every rank of their sum takes part in it.
     """
     for each, part in zip(listed, shares, strict=True):
         along = each.mesh.along(here.rank, each.copy_axes)
-        silent = [rank for rank in along if rank not in part.copies and lists[lister[rank]]] if not each.tie else []
+        summing = each.mesh.along(here.rank, each.axes_with(Placement.PARTIAL))
+        needed = summing if each.tie else [rank for rank in along if lists[lister[rank]] or rank in summing]
+        silent = [rank for rank in needed if rank not in part.copies]
         if silent:
             raise PlacementError(
                 f"{each.name} is said to be copied on ranks {list(along[:16])}, but ranks {silent[:16]} do not list it "

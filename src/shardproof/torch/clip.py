@@ -103,7 +103,8 @@ def clip_grad_norm_(
         max_norm: the limit, >= 0; inf or None measures only; 0 gives zero gradients. A mapping gives each of
             `groups` its own.
         norm_type: 2, 1, inf, or any p in (0, 512]. 1 and 2 are exact and correctly rounded, inf is exact, other p
-            are within a few units in the last place of float64.
+            are within a few units in the last place of float64. Complex values count by their modulus, which
+            orders other than 2 take rounded to float64.
         error_if_nonfinite: raise on every rank when some gradient value is NaN or infinite.
         foreach: accepted because torch has it; has no effect here.
         mesh: a DeviceMesh, or a mapping axis name -> ProcessGroup; covers every rank that takes part.

@@ -16,6 +16,7 @@ from shardproof.errors import InvalidTypeError
 from shardproof.torch.gradients import FORMATS, counted_values, is_one_region, local_values, place
 from shardproof.torch.in_backward import any_stepped, stepped_in_backward
 from shardproof.torch.naming import is_dtensor
+from shardproof.torch.partials import summands
 from shardproof.torch.roster import SPEC, Held, Roster
 
 _LOCAL, _DTYPE, _IS_CPU = attrgetter("_local_tensor"), attrgetter("dtype"), attrgetter("is_cpu")
@@ -173,8 +174,9 @@ def _as_expected(held: Sequence[Held], gradients: Sequence[Any], *, reduced: boo
 def _expected(each: Held, gradient: Any, *, reduced: bool) -> bool:
     if each.read.partial is None or not each.read.partial.dims:
         return not each.reduces or not any(kind.is_partial() for kind in gradient.placements)
-    dims = tuple(dim for dim, kind in enumerate(gradient.placements) if kind.is_partial())
-    return dims == (() if reduced else each.read.partial.dims)
+    partial = each.read.partial
+    operations = ("avg" if mean else "sum" for mean in partial.means)
+    return summands(gradient) == (() if reduced else tuple(zip(partial.dims, operations, strict=True)))
 
 
 def _look_at(index: int, roster: Roster, tensor: Any, gradient: Any, local: Local, *, reduced: bool) -> None:
@@ -197,10 +199,12 @@ def _values(each: Held, tensor: Tensor, gradient: Any, *, reduced: bool) -> Tens
         raise InvalidTypeError(f"is {kinds[0]} but its parameter is {kinds[1]}; make them alike")
     if is_dtensor(gradient) and (each.read.partial is None or reduced):
         _check_placement(tensor, gradient)
+    if each.read.partial is not None and gradient.layout is not torch.strided:
+        raise InvalidTypeError("is sparse and a summand, which cannot be summed in a pack; call p.grad.to_dense()")
     values = local_values(gradient)
     if each.read.counted is not None and not values.is_contiguous():
         raise InvalidTypeError("is a flat range (owned=) but not contiguous in memory")
-    return counted_values(values, each.read.counted)
+    return counted_values(values, each.read.counted, pairs=tensor.is_complex())
 
 
 def _check_placement(tensor: Any, gradient: Any) -> None:

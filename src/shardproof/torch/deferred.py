@@ -26,10 +26,13 @@ def agreed_device(here: World, tensors: Sequence[Tensor]) -> torch.device | None
     """The device on which this rank's calls can be decided, or None where they are decided on the host.
 
     All ranks must have their tensors on one kind of device that the kernels know, none in float64: a norm beyond
-    float64 takes its factor from the exact sum, on the host. A collective call of all ranks.
+    float64 takes its factor from the exact sum, on the host. Moduli of complex numbers are taken there too. A
+    collective call of all ranks.
     """
     mine = {each.device for each in tensors}
-    fits = len(mine) <= 1 and kernels() is not None and not any(_is_double(each) for each in tensors)
+    fits = (
+        len(mine) <= 1 and kernels() is not None and not any(_is_double(each) or each.is_complex() for each in tensors)
+    )
     if fits:
         for each in {(tensor.device, tensor.dtype) for tensor in tensors if tensor.is_cuda and tensor.dtype in FORMATS}:
             kernels().prepare(*each)

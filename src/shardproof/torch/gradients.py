@@ -66,9 +66,14 @@ def _sparse_values(values: Tensor) -> Tensor:
     return found.detach()
 
 
-def counted_values(values: Tensor, counted: Interval | None) -> Tensor:
-    """The part of the local values that counts: all of them, or elements start..stop (the rest is padding)."""
-    return values if counted is None else values.view(-1)[counted[0] : counted[1]]
+def counted_values(values: Tensor, counted: Interval | None, *, pairs: bool) -> Tensor:
+    """The part of the local values that counts: all of them, or elements start..stop (the rest is padding).
+
+    `pairs`: each element is two values, the parts of a complex number.
+    """
+    if counted is None:
+        return values
+    return values.view(-1, *(2,) * pairs)[counted[0] : counted[1]]
 
 
 def is_one_region(values: Tensor) -> bool:

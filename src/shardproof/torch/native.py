@@ -34,7 +34,9 @@ def _by_dtype(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
 
 
 def _norms(tensors: Sequence[Tensor], order: int) -> Sequence[Tensor]:
-    wide = torch.float64 if tensors[0].dtype == torch.float64 else torch.float32
+    wide = torch.float64 if tensors[0].dtype in (torch.float64, torch.complex128) else torch.float32
+    if tensors[0].is_complex():
+        tensors = [torch.hypot(*torch.view_as_real(each).to(wide).unbind(-1)) for each in tensors]
     if tensors[0].itemsize == 1:
         # torch has no reduction of float8.
         tensors = [each.to(wide) for each in tensors]

@@ -71,6 +71,17 @@ def widen(group: Any, sums: int) -> None:
         _widths[group] = max(width(group), sums)
 
 
+_built: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+
+
+def next_plan(group: Any) -> int:
+    """The number of the plan that all ranks of a group are about to build; the same on all of them."""
+    if group is None:
+        return 0
+    _built[group] = _built.get(group, 0) + 1
+    return _built[group]
+
+
 def encode(packet: Packet, ranks: int, sums: int = 0) -> torch.Tensor:
     """Lay out one rank's packet as int64 words, with zeros up to `sums` exact sums."""
     words = [

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from shardproof.errors import PlacementError
 from shardproof.torch.gradients import local_values
 from shardproof.torch.naming import is_dtensor
 from shardproof.torch.world import World, reduce_over
@@ -17,27 +18,53 @@ from shardproof.torch.world import World, reduce_over
 
 @dataclass(frozen=True)
 class Partial:
-    """How one tensor's gradient becomes whole: all-reduce over these groups; `mean` divides by their size.
+    """How one tensor's gradient becomes whole: all-reduce over these groups; `means` tells which divide by their size.
 
     `dims` are the mesh dims of a DTensor gradient that are partial; empty for a plain tensor.
     """
 
     groups: tuple[Any, ...]
+    means: tuple[bool, ...]
+    dtype: torch.dtype
     dims: tuple[int, ...] = ()
-    mean: bool = False
+
+    def __str__(self) -> str:
+        return f"{', '.join('mean' if mean else 'sum' for mean in self.means)} of {self.dtype}"
 
 
-def partial_of(tensor: Any) -> Partial | None:
-    """What the gradient of a DTensor parameter says: which of its mesh dims are partial, where its parameter is not."""
+def partial_of(name: str, tensor: Any) -> Partial | None:
+    """What the gradient of a DTensor parameter says: which of its mesh dims are partial, where its parameter is not.
+
+    Raises PlacementError when a sum over those dims would not give it the layout of its parameter.
+    """
     gradient = tensor.grad
     if not is_dtensor(gradient):
         return None
-    dims = tuple(dim for dim, each in enumerate(gradient.placements) if each.is_partial())
-    if not dims:
+    summed = summands(gradient)
+    if not summed:
         return None
-    operations = {str(getattr(gradient.placements[dim], "reduce_op", "sum")) for dim in dims}
+    from torch.distributed.tensor import Replicate
+
+    dims = tuple(dim for dim, _ in summed)
+    whole = [Replicate() if dim in dims else each for dim, each in enumerate(gradient.placements)]
+    operations = {operation for _, operation in summed}
+    if not operations <= {"sum", "avg"} or whole != list(tensor.placements) or gradient.shape != tensor.shape:
+        raise PlacementError(
+            f"{name}: its gradient lies as {gradient.placements}, which a sum over the partial axes does not turn into "
+            f"its parameter's {tensor.placements}. Redistribute it first: "
+            "p.grad = p.grad.redistribute(placements=p.placements)."
+        )
     groups = tuple(gradient.device_mesh.get_group(dim) for dim in dims)
-    return Partial(groups, dims, mean=operations == {"avg"}) if operations <= {"sum", "avg"} else None
+    return Partial(groups, tuple(operation == "avg" for _, operation in summed), tensor.dtype, dims)
+
+
+def summands(gradient: Any) -> tuple[tuple[int, str], ...]:
+    """The mesh dims on which a DTensor holds summands, and how they become one: sum, avg, max, ..."""
+    return tuple(
+        (dim, str(getattr(each, "reduce_op", "sum")))
+        for dim, each in enumerate(gradient.placements)
+        if each.is_partial()
+    )
 
 
 def reduce_together(
@@ -48,18 +75,19 @@ def reduce_together(
 ) -> None:
     """Sum partial gradients over their groups: one collective for each group and dtype, whatever their number.
 
-    A rank without a gradient contributes zeros, and gets the sum when some other rank had one.
+    Every rank has to give its tensors in the same order. A rank without a gradient contributes zeros, and gets
+    the sum when some other rank had one.
     """
-    packs: dict[tuple[tuple[int, ...], torch.dtype, bool], list[tuple[Tensor, Partial]]] = {}
+    packs: dict[tuple[tuple[int, ...], torch.dtype, tuple[bool, ...]], list[tuple[Tensor, Partial]]] = {}
     for tensor, partial in zip(tensors, partials, strict=True):
-        key = (tuple(id(group) for group in partial.groups), tensor.dtype, partial.mean)
+        key = (tuple(id(group) for group in partial.groups), tensor.dtype, partial.means)
         packs.setdefault(key, []).append((tensor, partial))
     for members in packs.values():
         values = [_values(tensor, gradient_of(tensor)) for tensor, _ in members]
         packed = torch.cat([each.reshape(-1) for each in values])
-        for group in members[0][1].groups:
+        for group, mean in zip(members[0][1].groups, members[0][1].means, strict=True):
             reduce_over(here, packed, group)
-            if members[0][1].mean:
+            if mean:
                 packed /= dist.get_world_size(group)
         pieces = torch.split(packed, [each.numel() for each in values])
         for (tensor, _), piece, before in zip(members, pieces, values, strict=True):

@@ -64,6 +64,30 @@ def chosen_of(tensors: Sequence[Tensor]) -> Chosen:
     return _sorted_out(tensors, columns)
 
 
+def as_complex(local: Local, entries: Sequence[int]) -> Local:
+    """The same with these entries as complex numbers, not as their parts: passes read their moduli then, as float64."""
+    columns = local.columns
+    shown = Local(
+        list(local.values),
+        Columns(list(columns.addresses), list(columns.counts), list(columns.dtypes), list(columns.direct)),
+    )
+    for index in entries:
+        parts = local.values[index]
+        if parts is not None:
+            shown.values[index] = torch.view_as_complex(parts)
+            shown.columns.put(index, shown.values[index])
+            shown.columns.direct[index] = False
+    return shown
+
+
+def _read_out(piece: Tensor) -> Tensor:
+    """A copy in host memory; of complex numbers their moduli."""
+    if not piece.is_complex():
+        return piece.cpu().contiguous()
+    parts = torch.view_as_real(piece).cpu().double()
+    return torch.hypot(parts[..., 0], parts[..., 1]).contiguous()
+
+
 def _picked(column: list[Any], entries: Sequence[int]) -> list[Any]:
     if len(entries) == len(column):
         return column
@@ -74,7 +98,7 @@ def _sorted_out(tensors: Sequence[Tensor], columns: Columns) -> Chosen:
     memory, others = Memory(), []
     rows = zip(tensors, columns.addresses, columns.counts, columns.dtypes, columns.direct, strict=True)
     for tensor, address, count, dtype, direct in rows:
-        if direct and dtype is not None:
+        if direct and dtype in FORMATS:
             memory.add(FORMATS[dtype], address, count)
         else:
             others.append(tensor)
@@ -86,7 +110,7 @@ def _batches(values: Chosen) -> Iterator[Memory]:
     yield values.memory
     for tensor in values.others:
         for piece in pieces(tensor):
-            copied = piece.cpu().contiguous()
+            copied = _read_out(piece)
             yield Memory({format_of(copied): [copied.data_ptr()]}, {format_of(copied): [copied.numel()]})
 
 

@@ -25,7 +25,7 @@ from shardproof.torch.description import Description, describe
 from shardproof.torch.device import on
 from shardproof.torch.naming import Groups, Parameters, Placements
 from shardproof.torch.norms import Found, not_finite, of_largest, of_powers, of_sums
-from shardproof.torch.packet import Packet, decode, encode, widen, width
+from shardproof.torch.packet import Packet, decode, encode, next_plan, widen, width
 from shardproof.torch.partials import reduce_together
 from shardproof.torch.passes import Chosen, chosen
 from shardproof.torch.reading import Place, Read, Said, read
@@ -104,6 +104,7 @@ class ClipPlan:
         said = Said(placements, tied, owned or {}, shape or {}, groups, *flags)
         self._prepare(parameters, mesh, group, said)
         self._waits = check_copies or reduce_partials
+        self._kept = False
         self._exchange(self._packet(None, stale=1))
         self._build()
 
@@ -136,6 +137,8 @@ class ClipPlan:
         self._default = default_group()
         self._kernel: Kernel = best_kernel()
         self._catalog: Catalog | None = None
+        self._digest = ""
+        self._kept = True
         self._buckets = Buckets({}, {}, 0)
         self._reduces = False
         self._rebuilds = False
@@ -357,7 +360,10 @@ class ClipPlan:
             elif summed.refused:
                 refusals.refuse(self._here, wrong, local.problems)
             elif asked is None or not summed.agreed(self._here.size):
-                refusals.disagree(self._here, f"{asked}, plan {self._digest[:8]} with {self._said.options}")
+                asks = str(asked) if asked is None else f"{asked}, {self._said.options}"
+                refusals.disagree(self._here, asks, self._digest[:8], kept=self._kept)
+                self._build()
+                owners = []
             elif reducing:
                 self._reduce()
                 reduced = True
@@ -376,10 +382,6 @@ class ClipPlan:
     def _held(self) -> tuple[Held, ...]:
         return self._roster.held
 
-    @property
-    def _digest(self) -> str:
-        return self._catalog.digest if self._catalog else ""
-
     def _collect(self, *, reduced: bool) -> Local:
         tensors = self._roster.tensors()
         if self._catalog is None or not self._source.lists(tensors):
@@ -387,14 +389,19 @@ class ClipPlan:
         return collect(self._roster, tensors, self._gradient_of, reduced=reduced)
 
     def _reduce(self) -> None:
-        members = [(each.ref(), each.read.partial) for each in self._held if each.read.partial]
+        # Packs are summed word by word: every rank fills them in one order, whatever order it lists its tensors in.
+        held = sorted((each for each in self._held if each.read.partial), key=_by_name)
+        members = [(each.ref(), each.read.partial) for each in held]
         pairs = [(tensor, partial) for tensor, partial in members if tensor is not None and partial is not None]
         reduce_together(
             self._here, [tensor for tensor, _ in pairs], [partial for _, partial in pairs], self._gradient_of
         )
 
-    def _chosen(self, local: Local, owners: Sequence[bool]) -> tuple[list[Chosen], Chosen]:
+    def _chosen(self, local: Local, owners: Sequence[bool], order: float) -> tuple[list[Chosen], Chosen]:
         """The values that this rank counts, by bucket, and those that another one counts: here only looked at."""
+        if order != 2 and self._roster.complexes:
+            # The square of a modulus is the sum of the squares of its parts; no other power is.
+            local = passes.as_complex(local, self._roster.complexes)
         selection = self._roster.select(local.values)
         owned, copies = selection.owned, selection.copies
         if owners:
@@ -425,7 +432,7 @@ class ClipPlan:
     def _summed(self, local: Local, owners: Sequence[bool], asked: Request) -> tuple[int, int, tuple[int, ...]]:
         """Counts of NaN and of infinities over all values, and the exact sums of what this rank counts."""
         order = 1 if asked.order == 1 else 2
-        owned, others = self._chosen(local, owners)
+        owned, others = self._chosen(local, owners, asked.order)
         if self._adds_natively(asked):
             self._native = native.sums_of([each.tensors for each in owned], order, self._here.device)
             looked_at = native.sums_of([others.tensors], order, self._here.device)
@@ -458,7 +465,7 @@ class ClipPlan:
             return native.found_of(add_up(self._here, self._native).tolist(), self._buckets, asked)
         if asked.order in (1, 2):
             return of_sums(summed.sums, self._buckets, asked)
-        owned, _ = self._chosen(local, owners)
+        owned, _ = self._chosen(local, owners, asked.order)
         tops = largest(self._here, [passes.largest_magnitude(self._kernel, values) for values in owned])
         if asked.order == math.inf:
             return of_largest(tops, self._buckets, asked)
@@ -478,7 +485,7 @@ class ClipPlan:
             return read(found, self._source.module, self._said, Place(self._here, root, self._mesh))
 
         self._catalog = None
-        said, rank = self._said, self._here.rank
+        said, rank, number = self._said, self._here.rank, next_plan(self._here.group)
         refusals.agree_on_options(self._here, said.options)
         found = catalog(self._here, self._mesh, reads)
         self._buckets = buckets(found.lines.values(), said.groups or (), per_parameter=said.per_parameter_norms)
@@ -504,6 +511,8 @@ class ClipPlan:
         if not self._waits and not self._reduces:
             self._device = deferred.agreed_device(self._here, [tensor for _, tensor in listed])
         self._catalog = found
+        # Two models of one architecture have equal catalogs and are different plans all the same.
+        self._digest = blake2b(f"{found.digest}, number {number}".encode(), digest_size=16).hexdigest()
 
     def _reassign(self, local: Local) -> list[bool]:
         """Some copies of a slice have a gradient and others none: the first rank that has one counts it."""
@@ -534,6 +543,12 @@ def _is_plain(norm_type: object) -> bool:
         return checked_order(norm_type) in (1, 2)
     except ShardproofError:
         return True
+
+
+def _by_name(held: Held) -> tuple[str, int]:
+    """The name of the logical tensor, and which of its tied names this is."""
+    tie = held.read.listed.tie
+    return (tie[0], tie.index(held.name)) if tie else (held.name, 0)
 
 
 def _itself(tensor: Tensor) -> Any:

@@ -146,7 +146,7 @@ def _check_hidden(name: str, told: Rules, mesh: Mesh, own: Own | None, root: Mes
 def _partial(name: str, tensor: Tensor, mesh: Mesh, facts: Facts, said: Said, place: Place) -> Partial | None:
     """How a gradient of summands is made whole; marks the axes of a partial DTensor gradient in `facts`."""
     if said.reduce_partials:
-        found = partial_of(tensor)
+        found = partial_of(name, tensor)
         if found is not None:
             names = of_device_mesh(mesh_of(tensor)).axes
             facts.update({names[dim]: Placement.PARTIAL for dim in found.dims})
@@ -159,7 +159,8 @@ def _partial(name: str, tensor: Tensor, mesh: Mesh, facts: Facts, said: Said, pl
             f"{name}: partial on {_axes(axes)}: its values are summands, and neither the norm nor the clipped value "
             "follows from summands one by one. Reduce the gradient first, or pass reduce_partials=True."
         )
-    return Partial(tuple(axis_group(place.mesh, place.here, axis) for axis in axes))
+    groups = tuple(axis_group(place.mesh, place.here, axis) for axis in axes)
+    return Partial(groups, (False,) * len(groups), tensor.dtype)
 
 
 def _complete(name: str, tensor: Tensor, mesh: Mesh, facts: Facts, root: Mesh | None) -> tuple[Placement, ...]:

@@ -38,11 +38,17 @@ def refuse(here: World, wrong: ShardproofError | None, problems: Sequence[str]) 
     raise DisagreementError(f"Cannot clip, because another rank cannot; no gradient was touched: {text}.")
 
 
-def disagree(here: World, called: str) -> NoReturn:
-    """Ranks called with different limits, options or plans; names who called how."""
-    raise DisagreementError(
-        f"Ranks called differently, and no gradient was touched: {_by_call(here, gather(here, called))}."
-    )
+def disagree(here: World, asked: str, plan: str, *, kept: bool) -> None:
+    """Ranks called with different limits, options or plans; names who called how.
+
+    Returns when only the plans differ and every rank has looked its own up (`kept`): one rank's may be older than the
+    others', as when it listed something else in between. They then have to be built together once more.
+    """
+    told = gather(here, (asked, plan, kept))
+    if len({each for each, _, _ in told}) == 1 and all(each for _, _, each in told):
+        return
+    calls = _by_call(here, [f"{each}, plan {digest}" for each, digest, _ in told])
+    raise DisagreementError(f"Ranks called differently, and no gradient was touched: {calls}.")
 
 
 def agree_on_options(here: World, options: str) -> None:

@@ -80,6 +80,6 @@ def checked_order(norm_type: object) -> float:
 
 def checked_eps(eps: object) -> float:
     """Return eps as a float; it is added to the norm before dividing, 0 by default."""
-    if isinstance(eps, bool) or not isinstance(eps, numbers.Real) or not 0 <= eps < math.inf:
+    if isinstance(eps, bool) or not isinstance(eps, numbers.Real) or not 0 <= float(eps) < math.inf:
         raise InvalidValueError(f"Expected eps to be a finite number >= 0, got eps={eps!r}.")
     return float(eps)

@@ -94,8 +94,9 @@ class Roster:
     """The tensors of a plan on one rank; `rank` is its global number, `buckets` how many sums the plan keeps.
 
     `plain`: no entry is a DTensor; `whole`: all are, or none. `ranges`: entries that are ranges of flat buffers.
-    `reduces`: some gradients may be summands. `placed`: by entry, the layout of a DTensor gradient that was last
-    found to be its parameter's. `apart`: where gradients lay when they were last seen to share no memory.
+    `complexes`: entries of complex numbers. `reduces`: some gradients may be summands. `placed`: by entry, the layout of
+    a DTensor gradient that was last found to be its parameter's. `apart`: where gradients lay when they were last seen
+    to share no memory.
     """
 
     def __init__(self, held: Sequence[Held], rank: int, buckets: int) -> None:
@@ -107,6 +108,7 @@ class Roster:
         self.whole = self.plain or all(self.dtensors)
         self.reduces = any(each.reduces or each.read.partial is not None for each in held)
         self.ranges = [index for index, each in enumerate(held) if each.read.counted is not None]
+        self.complexes = [index for index, dtype in enumerate(self._dtypes) if dtype.is_complex]
         self.placed: list[Any] = [None] * len(held)
         self.apart: object = None
         self._specs: list[Any] = []
