@@ -94,8 +94,8 @@ class Roster:
     """The tensors of a plan on one rank; `rank` is its global number, `buckets` how many sums the plan keeps.
 
     `plain`: no entry is a DTensor; `whole`: all are, or none. `ranges`: entries that are ranges of flat buffers.
-    `complexes`: entries of complex numbers. `reduces`: some gradients may be summands. `placed`: by entry, the layout of
-    a DTensor gradient that was last found to be its parameter's. `apart`: where gradients lay when they were last seen
+    `complexes`: entries of complex numbers. `reduces`: some gradients may be summands. `placed`: by entry, the layout
+    of a DTensor gradient that was last found to be its parameter's. `apart`: where gradients lay when last seen
     to share no memory.
     """
 
