@@ -34,6 +34,15 @@ LIMITS = (
     "synchronisation, scale, accumulation and order (families C to F of the map) are out of a clip audit's scope.",
 )
 
+JAX_RANKS = (
+    "Ranks of a jax subject were simulated CPU devices of one process; what one device does alone, as leaving out a "
+    "collective, cannot be seen there."
+)
+FILE_RANKS = (
+    "Results came as files from a job that was not watched: which launcher, devices and versions it used, whether it "
+    "clipped with the code in question, and hangs and crashes, are not known."
+)
+
 _EXIT: Mapping[RunWord, int] = {"held": 0, "violated": 1, "could not tell": 3, "nothing ran": 5}
 VIOLATIONS: tuple[CellWord, ...] = ("fail", "error", "hang", "crash")
 """The verdicts that count against a subject."""
@@ -98,9 +107,17 @@ def grade(
         strict_clauses=tuple(clause for clause in CLAUSES if clause in STRICT),
         waivers=waivers,
         tolerances=tolerances_in_words(),
-        limits=LIMITS,
+        limits=_limits(plan),
         notes=tuple(notes),
     )
+
+
+def _limits(plan: Plan) -> tuple[str, ...]:
+    frameworks = {subject.framework for subject in plan.subjects}
+    first, ranks, trusted, *rest = LIMITS
+    of_ranks = {"torch": ranks, "jax": JAX_RANKS, "files": FILE_RANKS}
+    said = tuple(text for name, text in of_ranks.items() if name in frameworks)
+    return (first, *(said or (ranks,)), *((trusted,) if frameworks != {"files"} else ()), *rest)
 
 
 def is_violation(plan: Plan, cell: CellPlan, seen: CellObservation) -> bool:
@@ -225,7 +242,8 @@ def _graded(
     planned = {fixture.name for fixture in checks.core(layout)}
     made = [{call.fixture for call in rank.calls} for rank in seen.ranks]
     if len(seen.ranks) != layout.world_size or any(calls != planned for calls in made):
-        return "could not tell", "not every planned call was observed on every rank", ()
+        why = f": {seen.note}" if seen.note else ""
+        return "could not tell", f"not every planned call was observed on every rank{why}", ()
     if not any(clause.checks for clause in deciding):
         return "could not tell", "no check was made", ()
     waived = [clause.clause for clause in deciding if clause.outcome == "waived"]

@@ -117,8 +117,12 @@ def go_on(
     """
     if repeat < 1:
         raise InvalidValueError(f"Expected to observe each cell at least once, got repeat={repeat}.")
-    store.drop_cut_line(folder)
     plan, digest = store.read_plan(folder)
+    if any(subject.framework == "files" for subject in plan.subjects):
+        raise InvalidValueError(
+            f"Expected a run, got the export {folder}. Run its job, then `audit grade`."
+        )
+    store.drop_cut_line(folder)
     observed = {each.cell for each in store.read_observations(folder, plan, digest)[0]}
     specs = {CONTROL: CONTROL} | {subject.name: subject.spec for subject in plan.subjects}
     missing = [cell for cell in plan.cells if cell.id not in observed]
@@ -230,9 +234,7 @@ def _order(layout: LayoutPlan) -> float:
     return next((call.norm_type for call in layout.fixtures), 2.0)
 
 
-def layout_plan(
-    layout: Layout, norm_type: float = 2.0, calls: tuple[FixturePlan, ...] | None = None
-) -> LayoutPlan:
+def layout_plan(layout: Layout, norm_type: float = 2.0, calls: tuple[FixturePlan, ...] | None = None) -> LayoutPlan:
     """What is stored of a layout: its tensors, where they lie, and the calls: its own for that norm, or those given."""
     return LayoutPlan(
         name=layout.name,

@@ -50,6 +50,12 @@ def read_plan(folder: Path) -> tuple[Plan, str]:
     return _parsed(Plan, data, folder / PLAN), hashlib.sha256(data).hexdigest()
 
 
+def same_plan(digest: str, wanted: str | None) -> None:
+    """Raise StoredRunError where a plan does not have the digest that is asked for; None asks for none."""
+    if wanted is not None and digest != wanted:
+        raise StoredRunError(f"Expected the plan {wanted}, got {digest}: another one than was written.")
+
+
 def read_observations(folder: Path, plan: Plan, plan_sha256: str) -> tuple[tuple[CellObservation, ...], list[str]]:
     """The stored observations, and what is to be said about how they were found.
 

@@ -85,15 +85,17 @@ def run(
     Exits 0 when every cell passed, 1 when a clause is violated, 2 when the command cannot be used, 3 when no verdict
     could be reached, 5 when nothing ran.
     """
-    chosen = _chosen(layout or (), quick)
+    layouts = chosen(layout or (), quick)
     if list_:
-        for each in chosen:
+        for each in layouts:
             typer.echo(f"{each.name:20} {each.world_size} rank{'s' if each.world_size > 1 else ' '}  {each.title}")
         return
     files, waived = Files(html=html, junit=junit, sarif=sarif), waivers(waive)
     if repeat < 1:
         raise InvalidValueError(f"Expected --repeat to be at least 1, got {repeat}.")
-    folder = _begun(subjects, chosen, timeout, norm_type, out) if resume is None else _resumed(resume, subjects, layout)
+    folder = (
+        _begun(subjects, layouts, timeout, norm_type, out) if resume is None else _resumed(resume, subjects, layout)
+    )
     with refusing():
         _go_on(folder, files, repeat, profile.value, waived)
     write_reports(folder, files)
@@ -127,7 +129,8 @@ def progress_line() -> Callable[[Progress], None]:
     return tell
 
 
-def _chosen(names: Sequence[str], quick: bool) -> Sequence[Layout]:
+def chosen(names: Sequence[str], quick: bool) -> Sequence[Layout]:
+    """The layouts that --layout and --quick choose; all of them for neither."""
     from shardproof.audit.layouts import QUICK, named
 
     if quick and names:

@@ -48,15 +48,23 @@ def grade(
         list[str] | None,
         typer.Option("--waive", metavar="CLAUSE=REASON", help="A violation of this clause decides nothing."),
     ] = None,
+    plan_sha256: Annotated[
+        str | None, typer.Option("--plan-sha256", metavar="SHA256", help="Refuse a plan of another digest.")
+    ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Grade the observations of a stored run again; cells that were not observed are not run."""
+    """Grade the observations of a stored run again, or the results of an export; what was not observed is not run."""
+    from shardproof.audit.files import collect, is_export
     from shardproof.audit.run import regrade
+    from shardproof.audit.store import read_plan, same_plan
     from shardproof.cli.audit_run import ProfileName, waivers
 
     if profile not in list(ProfileName):
         raise InvalidValueError(f"Expected --profile core or strict, got {profile!r}.")
     with refusing():
+        same_plan(read_plan(folder)[1], plan_sha256)
+        if is_export(folder):
+            collect(folder)
         regrade(folder, profile=ProfileName(profile).value, waivers=waivers(waive))
     raise typer.Exit(show(folder, as_json=json_).verdict.exit_code)
 
@@ -107,6 +115,8 @@ def replay(
     subject = next(subject for subject in stored.plan.subjects if subject.name == planned.subject)
     words = ["shardproof", "audit", "run", subject.spec, "--layout", planned.layout]
     words += ["--timeout", f"{stored.plan.timeout_s:g}", "--profile", stored.verdict.profile]
+    if subject.framework == "files":
+        words = ["shardproof", "audit", "export", "DIR", "--layout", planned.layout]
     typer.echo(shlex.join(words))
     if subject.file and not _unchanged(Path(subject.file), subject.sha256):
         typer.echo(f"Note: {subject.file} is not the file that the run audited (its SHA-256 differs).", err=True)

@@ -59,8 +59,7 @@ class Accelerate:
 
     def clip(self, params: Params, limit: float, ctx: Context) -> object:
         """Clip as a training loop does, with all parameters of the model."""
-        trained = list(ctx.model.parameters()) if _fsdp_version(ctx) == 1 else params
-        return self.accelerator.clip_grad_norm_(trained, limit, norm_type=ctx.norm_type)
+        return self.accelerator.clip_grad_norm_(list(ctx.model.parameters()), limit, norm_type=ctx.norm_type)
 
 
 class Fabric:
