@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from shardproof.cli import map_catalogue, map_lint, map_publish, map_site, map_split, map_try, map_verify
+from shardproof.cli import map_catalogue, map_export, map_lint, map_publish, map_site, map_split, map_try, map_verify
 from shardproof.cli.exits import Exit
 from shardproof.cli.map_choices import plain_console
 from shardproof.failures import record_text, verify_page, write_record
@@ -51,6 +51,8 @@ app.command("split-check")(map_split.split_check)
 app.command("try")(map_try.try_)
 app.command("publish")(map_publish.publish)
 app.command("leaks")(map_publish.leaks)
+app.command("export")(map_export.export)
+app.command("read")(map_export.read)
 app.command("site")(map_site.site)
 
 
