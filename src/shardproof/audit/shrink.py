@@ -114,9 +114,11 @@ def shrink(
 
 
 def failing_call(
-    planned: LayoutPlan, seen: CellObservation, clause: str | None = None
+    planned: LayoutPlan, seen: CellObservation, clause: str | None = None, *, every: bool = False
 ) -> tuple[FixturePlan, Failure, Profile]:
     """The call that violates most clauses, the first of them; of core where core is violated, else of strict.
+
+    Of what it violates, the failure has the clauses that a smaller case has to violate too, or `every` one.
 
     Raises InvalidValueError where no call fails alone.
     """
@@ -133,7 +135,7 @@ def failing_call(
         ]
         if failures:
             call, failure = max(failures, key=lambda each: len(each[1].clauses))
-            kept = failure.clauses & (MAIN if clause is None else {clause}) or failure.clauses
+            kept = failure.clauses if every else failure.clauses & ({clause} if clause else MAIN) or failure.clauses
             return call, dataclasses.replace(failure, clauses=kept), profile
     of = f" of {clause}" if clause else ""
     raise InvalidValueError(f"Expected a cell with a violation{of} to shrink, got {seen.cell}, which shows none.")

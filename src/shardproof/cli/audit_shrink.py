@@ -1,0 +1,89 @@
+"""`shardproof audit shrink` and `shardproof audit repro`: a failing cell as a few numbers, or as a file of its own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shardproof.cli.audit_stored import Folder, found, refusing
+from shardproof.cli.exits import Exit
+
+CELL_HELP = "SUBJECT/LAYOUT, or the number of a cell in the report."
+Cell = Annotated[str, typer.Argument(metavar="CELL", help=CELL_HELP)]
+
+
+def shrink(
+    folder: Folder,
+    cell: Cell,
+    clause: Annotated[
+        str | None, typer.Option("--clause", metavar="CLAUSE", help="The clause that has to stay violated.")
+    ] = None,
+    seconds: Annotated[float, typer.Option("--seconds", help="How long smaller cases are looked for.")] = 120.0,
+    save_case: Annotated[
+        Path | None,
+        typer.Option("--save-case", metavar="DIR", help="Write the case as a new mechanism of the map into DIR."),
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the stored record instead of the lines.")] = False,
+) -> None:
+    """Reduce a failing cell to the fewest ranks, tensors and simplest numbers that still fail.
+
+    The result is stored in the run's folder. Exits 0 when a case was found, 3 when the failure was not seen again.
+    """
+    from shardproof.audit import store
+    from shardproof.audit.reproduction_cell import observation_of
+    from shardproof.audit.shrink import NotShrunkError
+    from shardproof.audit.shrink import shrink as search
+    from shardproof.audit.shrink_store import write
+    from shardproof.report.shrunk import shrunk_text
+
+    with refusing():
+        planned = found(store.read_report(folder), cell)
+        plan, digest = store.read_plan(folder)
+        observed = observation_of(folder, plan, digest, planned.id)
+    try:
+        shrunk = search(plan, digest, planned, observed, seconds=seconds, clause=clause, progress=_say)
+    except NotShrunkError as error:
+        typer.echo(f"shardproof: {error}", err=True)
+        raise typer.Exit(Exit.COULD_NOT_TELL) from error
+    path = write(folder, shrunk)
+    typer.echo(shrunk.model_dump_json(indent=1) if json_ else f"{shrunk_text(shrunk)}\nStored in {path}")
+
+
+def repro(
+    folder: Folder,
+    cell: Cell,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the file here instead of printing it.")
+    ] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Show the layout as audited, although the cell was shrunk.")
+    ] = False,
+    clause: Annotated[
+        str | None, typer.Option("--clause", metavar="CLAUSE", help="Show a call that violates this clause.")
+    ] = None,
+) -> None:
+    """Write one file that shows a failing cell without shardproof, to attach to a report.
+
+    The file needs torch (and the subject's own library) only, exits 1 when it sees the failure and 0 when all is right.
+    """
+    from shardproof.audit import store
+    from shardproof.audit.reproduction import reproduction
+    from shardproof.audit.reproduction_cell import shown_of
+
+    with refusing():
+        shown = shown_of(folder, found(store.read_report(folder), cell), whole=whole, clause=clause)
+    text = reproduction(shown, out.name if out is not None else "reproduction.py")
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    store.write_whole(out, text.encode())
+    typer.echo(f"Wrote {out}; run it with: python {out}")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"looking for the {text}\n")
+    sys.stderr.flush()
