@@ -32,7 +32,7 @@ from shardproof.isolation.run import (
 from shardproof.isolation.sweep import kill_marked
 from shardproof.isolation.users import needs_user, own_users
 from shardproof.isolation.verdict import record_of
-from shardproof.isolation.warden import lay_out, remove_tree
+from shardproof.isolation.warden import remove_tree
 from shardproof.records.isolation import Level
 
 Key = TypeVar("Key")
@@ -151,17 +151,19 @@ def _forked(programs: Iterator[tuple[Key, bytes]], jobs: int, limits: Limits) ->
 
 
 def _begin(seat: _Seat[Key], key: Key, source: bytes, *, user: int | None, limits: Limits, tries: int = 1) -> None:
-    """Write a program to a place of its own and hand it to the seat's nursery, or to a new one."""
-    base = Path(tempfile.mkdtemp(prefix="shardproof-run-"))
+    """Hand a program, and the place that its supervisor shall make for it, to the seat's nursery or to a new one."""
+    # Nothing is written here: a harness that is killed now leaves no folder that nobody removes.
+    base = Path(tempfile.gettempdir(), f"shardproof-run-{secrets.token_hex(8)}").absolute()
     report, end = os.pipe()
-    lay_out(base, source, user)
     seat.birth = _Birth(key, source, base, report, time.monotonic() + limits.wall_s + PATIENCE_S, bytearray(), tries)
+    program = os.memfd_create("program")
     try:
+        _write(program, source)
         for _ in range(TRIES):
             nursery = seat.nursery = seat.nursery or _open_nursery()
             plan = plan_of(base, "process", limits, user=user, marker=nursery.marker)
             try:
-                socket.send_fds(nursery.door, [json.dumps(plan).encode()], [end])
+                socket.send_fds(nursery.door, [json.dumps(plan).encode()], [end, program])
                 nursery.sent += 1
                 return
             except (BrokenPipeError, ConnectionResetError):
@@ -169,6 +171,14 @@ def _begin(seat: _Seat[Key], key: Key, source: bytes, *, user: int | None, limit
                 _discard(seat)
     finally:
         os.close(end)
+        os.close(program)
+
+
+def _write(file: int, source: bytes) -> None:
+    with os.fdopen(file, "wb", closefd=False) as program:
+        program.write(source)
+        program.flush()
+        program.seek(0)
 
 
 def _open_nursery() -> _Nursery:

@@ -107,10 +107,14 @@ def _supervise(door: socket.socket, taken: int, warden: Any, confine: Any) -> No
     """Supervise one program in this fork of the nursery, and end; only the program itself leaves by Born."""
     status = 1
     try:
-        request, pipes, _, _ = socket.recv_fds(door, 1 << 16, 1)
+        request, pipes, _, _ = socket.recv_fds(door, 1 << 16, 2)
         door.close()
         os.close(taken)
         plan = json.loads(request)
+        base = Path(plan["folder"]).parent
+        base.mkdir(mode=0o700)
+        with os.fdopen(pipes[1], "rb") as program:
+            warden.lay_out(base, program.read(), plan["user"])
         nursery, reader = os.getppid(), select.poll()
         reader.register(pipes[0], 0)
         report = warden.supervise(
@@ -122,7 +126,6 @@ def _supervise(door: socket.socket, taken: int, warden: Any, confine: Any) -> No
         with os.fdopen(pipes[0], "wb") as pipe:
             pipe.write(json.dumps(report).encode())
         # The report is there and the next program may begin; removing folders waits for the disk.
-        base = Path(plan["folder"]).parent
         if base.exists():
             warden.remove_tree(base)
             base.rmdir()
