@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import textwrap
 import threading
 import time
@@ -235,3 +237,24 @@ def test_as_root_siblings_are_different_users_who_cannot_reach_each_other():
     users = {run.stdout.split()[0] for _, run in found}
     assert len(users) == 6
     assert all(run.stdout.endswith(b" []\n") for _, run in found), found
+
+
+BUSY = """
+import itertools
+from shardproof.isolation import run_many
+for key, _ in run_many(((n, b"open('kept', 'w').close()") for n in itertools.count()), jobs=3):
+    print(key, flush=True)
+"""
+
+
+def test_a_harness_killed_between_programs_leaves_no_folder(place):  # noqa: F811
+    """Killed at moments by chance: what is being made, has just ended or is being removed is removed."""
+    for programs in (1, 4, 6, 9):
+        with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE) as harness:
+            for _ in range(programs):
+                harness.stdout.readline()
+            harness.kill()
+        patience = time.monotonic() + 20
+        while list(place.iterdir()) and time.monotonic() < patience:
+            time.sleep(0.02)
+        assert list(place.iterdir()) == []

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
@@ -18,7 +18,6 @@ from shardproof.failures.kept import RESULTS, Before, appender, cache_folder, re
 from shardproof.failures.mechanism import members_folder
 from shardproof.failures.selection import choose, plans
 from shardproof.failures.verification import Effort, verify_cases
-from shardproof.records.isolation import Level
 from shardproof.records.map import CaseResult, MapSummary
 from shardproof.report.map_terminal import render_case, result_lines, summary_lines
 
@@ -54,7 +53,7 @@ def verify(
     level cannot be had, 4 when the registry or the results in --out do not fit, 5 when nothing was selected.
     """
     effort = Effort(
-        level=cast(Level, level.value),
+        level=level.value,
         jobs=jobs or os.cpu_count() or 1,
         repeat=repeat,
         cache=cache_folder(),
@@ -92,7 +91,7 @@ def show(
         if len(cases) != 1:
             typer.echo(f"shardproof: Expected one case, got {name!r}, which names {len(cases)}.", err=True)
             raise typer.Exit(Exit.USAGE)
-        effort = Effort(level=cast(Level, level.value), cache=cache_folder())
+        effort = Effort(level=level.value, cache=cache_folder())
         verify_cases(cases, effort, sink=found.append)
     if as_json:
         typer.echo(cases[0].content.model_dump_json())

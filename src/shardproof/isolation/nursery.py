@@ -123,7 +123,8 @@ def _supervise(door: socket.socket, taken: int, warden: Any, confine: Any) -> No
             gone=lambda: os.getppid() != nursery or bool(reader.poll(0)),
             launch=lambda plan, out, err: _become(plan, out, err, confine, warden),
         )
-        with os.fdopen(pipes[0], "wb") as pipe:
+        # The harness may be gone by now; what the program left is removed all the same.
+        with contextlib.suppress(BrokenPipeError), os.fdopen(pipes[0], "wb") as pipe:
             pipe.write(json.dumps(report).encode())
         # The report is there and the next program may begin; removing folders waits for the disk.
         if base.exists():
