@@ -26,6 +26,7 @@ from shardproof.failures import lowered
 from shardproof.records.audit import (
     CellObservation,
     CellPlan,
+    CellVerdict,
     Diagnosis,
     FixturePlan,
     LayoutPlan,
@@ -119,9 +120,7 @@ def go_on(
         raise InvalidValueError(f"Expected to observe each cell at least once, got repeat={repeat}.")
     plan, digest = store.read_plan(folder)
     if any(subject.framework == "files" for subject in plan.subjects):
-        raise InvalidValueError(
-            f"Expected a run, got the export {folder}. Run its job, then `audit grade`."
-        )
+        raise InvalidValueError(f"Expected a run, got the export {folder}. Run its job, then `audit grade`.")
     store.drop_cut_line(folder)
     observed = {each.cell for each in store.read_observations(folder, plan, digest)[0]}
     specs = {CONTROL: CONTROL} | {subject.name: subject.spec for subject in plan.subjects}
@@ -142,6 +141,14 @@ def run(folder: Path, plan: Plan, progress: Callable[[Progress], None] = lambda 
     """Begin a run in `folder`, run every cell of the plan, grade what was observed and return the verdict."""
     begin(folder, plan)
     return go_on(folder, progress)
+
+
+def one_cell(spec: str, layout: Layout, *, timeout_s: float, norm_type: float = 2.0) -> CellVerdict:
+    """The verdict on one subject under one layout, beside the control; nothing is stored, no mistake is named."""
+    plan = plan_of([spec], [layout], timeout_s=timeout_s, norm_type=norm_type)
+    specs = {CONTROL: CONTROL} | {subject.name: subject.spec for subject in plan.subjects}
+    observations = [each for cell in plan.cells for each in _observations(cell, plan, specs[cell.subject], "", 1)]
+    return next(cell for cell in grade(plan, "", observations).cells if not cell.control)
 
 
 def regrade(folder: Path, *, profile: Profile = "core", waivers: Mapping[str, str] | None = None) -> Verdict:
