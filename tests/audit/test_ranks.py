@@ -33,6 +33,9 @@ VERDICTS = [
     ("forges_what_no_encoding_holds", "crash", (0, 1), "wrote to the harness's channel (UnicodeEncodeError"),
     ("raises_without_text", "error", (0, 1), "NoText: (its text cannot be read)"),
     ("returns_half_a_dtensor", "fail", (0, 1), "its placements raise AttributeError"),
+    ("widens", "fail", (0, 1), "up.weight: the gradient was float32 of shape (4, 3), and is float64 of shape (4, 3)"),
+    ("flattens", "fail", (0, 1), "up.weight: the gradient was float32 of shape (4, 3), and is float32 of shape (12,)"),
+    ("full_tensor_hangs", "hang", (0, 1), "over: ranks 0, 1 did not come back (in full_tensor() of what it returned)"),
     ("FORGED", "error", (0, 1), "import failed on ranks 0, 1: shardproof.errors.InvalidTypeError: Expected a callable"),
 ]
 
@@ -59,16 +62,17 @@ def test_a_subject_that_cannot_be_imported_is_an_error_with_its_last_line(verdic
     assert "ModuleNotFoundError: No module named 'a_package_that_is_not_there'" in cell.reason
 
 
-def test_nothing_that_a_subject_starts_outlives_its_cell(verdict_on, subjects, tmp_path):
+@pytest.mark.parametrize("rude", ["leaves_children", "leaves_a_daemon", "leaves_a_daemon_and_ends"])
+def test_nothing_that_a_subject_starts_outlives_its_cell(verdict_on, subjects, tmp_path, rude):
     # The forkserver's environment is that of its start, so the children are told by a file that both know.
     started = tmp_path / "pids"
     script = tmp_path / "subject.py"
     script.write_text(
         f"import os\nos.environ['SHARDPROOF_TEST_PIDS'] = {str(started)!r}\n"
-        f"exec(open({str(subjects / 'rude.py')!r}).read())\n# leaves_children\n"
+        f"exec(open({str(subjects / 'rude.py')!r}).read())\n# {rude}\n"
     )
 
-    verdict_on(f"{script}:leaves_children", "one-rank")
+    verdict_on(f"{script}:{rude}", "one-rank")
 
     pids = [int(pid) for pid in started.read_text().split()]
     assert pids

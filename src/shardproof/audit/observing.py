@@ -13,13 +13,16 @@ from shardproof.records.audit import Returned, Slice
 
 _LONGEST_TEXT = 2000
 
-Before = list[tuple[Any, tuple[float, ...]]]
-"""Each entry's gradient object and the values of its elements; none where there is no gradient."""
+Before = list[tuple[Any, tuple[float, ...], str]]
+"""Each entry's gradient object, the values of its elements, and its form; none where there is no gradient."""
 
 
 def seen_before(entries: tuple[Entry, ...]) -> Before:
     """Each entry's gradient object and the values of its elements, before the call."""
-    return [(grad, () if grad is None else _values(grad)[: len(entry.indices)]) for entry, grad in _gradients(entries)]
+    return [
+        (grad, () if grad is None else _values(grad)[: len(entry.indices)], _form(grad))
+        for entry, grad in _gradients(entries)
+    ]
 
 
 def seen_after(entries: tuple[Entry, ...], before: Before) -> list[Slice]:
@@ -38,7 +41,7 @@ def described(value: Any) -> Returned:
         return Returned(type=name, problem=f"its placements raise {summary(error)}")
     try:
         return Returned(type=name, number=float(value), placements=placements)
-    except Exception as error:
+    except BaseException as error:
         return Returned(type=name, problem=f"float() raises {summary(error)}", placements=placements)
 
 
@@ -54,7 +57,7 @@ def summary(error: BaseException) -> str:
     """An exception in one or two lines, whatever its own text does."""
     try:
         text = str(error)
-    except Exception:
+    except BaseException:
         text = "(its text cannot be read)"
     return storable(f"{type(error).__name__}: {text}".strip()[:_LONGEST_TEXT])
 
@@ -63,7 +66,7 @@ def last_lines(error: BaseException, lines: int = 6) -> str:
     """The last lines of an exception's traceback."""
     try:
         text = "".join(traceback.format_exception(error)).rstrip()
-    except Exception:
+    except BaseException:
         return summary(error)
     return storable("\n".join(text.splitlines()[-lines:])[-_LONGEST_TEXT:])
 
@@ -77,21 +80,28 @@ def _gradients(entries: tuple[Entry, ...]) -> list[tuple[Entry, Any]]:
     return [(entry, entry.parameter.grad) for entry in entries]
 
 
-def _slice(entry: Entry, grad_before: Any, values_before: tuple[float, ...]) -> Slice:
+def _slice(entry: Entry, grad_before: Any, values_before: tuple[float, ...], form_before: str) -> Slice:
     grad = entry.parameter.grad
     seen = Slice(before=values_before, after=None, kind=type(grad).__name__, same_object=grad is grad_before)
     if grad is None:
         # No gradient where there was none is as it should be; it counts as zero.
         return seen if grad_before is None else seen.model_copy(update={"problem": "the gradient is gone"})
     try:
-        values = _values(grad)
+        values, form = _values(grad), _form(grad)
     except Exception as error:
         return seen.model_copy(update={"problem": summary(error)})
     count = len(entry.indices)
     if len(values) != count + entry.padding:
         problem = f"{len(values)} values where there were {count + entry.padding}"
         return seen.model_copy(update={"problem": problem})
+    if grad_before is not None and form != form_before:
+        # Its optimizer would refuse it, or read it by another layout.
+        return seen.model_copy(update={"problem": f"the gradient was {form_before}, and is {form}"})
     return seen.model_copy(update={"after": values[:count], "padding": values[count:]})
+
+
+def _form(grad: Any) -> str:
+    return "" if grad is None else f"{str(grad.dtype).removeprefix('torch.')} of shape {tuple(grad.shape)}"
 
 
 def _values(grad: Any) -> tuple[float, ...]:

@@ -150,3 +150,49 @@ def stops_the_forkserver(params, max_norm, ctx):
     if ctx.rank == 0:
         os.kill(os.getppid(), signal.SIGSTOP)
     return 1.0
+
+
+def daemon():
+    """A process without a parent, in a session of its own, with every descriptor closed."""
+    if os.fork() == 0:
+        os.setsid()
+        if (pid := os.fork()) == 0:
+            os.closerange(0, 4096)
+            os.execv("/bin/sleep", ["sleep", "300"])
+        with Path(os.environ["SHARDPROOF_TEST_PIDS"]).open("a") as stream:
+            stream.write(f"{pid} ")
+        os._exit(0)
+    os.wait()
+
+
+def leaves_a_daemon(params, max_norm, ctx):
+    daemon()
+    return 1.0
+
+
+def leaves_a_daemon_and_ends(params, max_norm, ctx):
+    daemon()
+    os._exit(3)
+
+
+def widens(params, max_norm, ctx):
+    for parameter in params:
+        parameter.grad.data = parameter.grad.data.double()
+    return 7.0
+
+
+def flattens(params, max_norm, ctx):
+    for parameter in params:
+        parameter.grad.data = parameter.grad.data.flatten()
+    return 7.0
+
+
+class FullTensorHangs(float):
+    placements = "(Partial(sum),)"
+
+    def full_tensor(self):
+        time.sleep(300)
+
+
+def full_tensor_hangs(params, max_norm, ctx):
+    return FullTensorHangs(7.0)

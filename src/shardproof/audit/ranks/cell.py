@@ -135,12 +135,11 @@ def _calls(ranks: list[Rank], seen: list[Seen], fixtures: Sequence[FixturePlan],
 
 
 def _resolved(ranks: list[Rank], calls: list[Call], timeout_s: float) -> list[Call]:
+    for rank in ranks:
+        rank.stage = "in full_tensor() of what it returned"
     tell(ranks, Message("resolve"))
     answers = gather(ranks, ["resolved"], call_limit(timeout_s))
-    return [
-        (_understood(rank, call.fixture, answer) or _call(rank, call.fixture, None)) if answer else call
-        for rank, call, answer in zip(ranks, calls, answers, strict=True)
-    ]
+    return [_call(rank, call.fixture, answer) for rank, call, answer in zip(ranks, calls, answers, strict=True)]
 
 
 def _went_wrong(message: Message) -> bool:

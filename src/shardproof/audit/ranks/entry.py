@@ -8,6 +8,7 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 
 from shardproof.audit.layouts import Layout
+from shardproof.audit.ranks import strays
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ def serve(setup: Setup, commands: Connection, results: Connection, log: Connecti
     os.dup2(log.fileno(), 1)
     os.dup2(log.fileno(), 2)
     _forget_what_ranks_share()
+    strays.adopt_orphans()
     from shardproof.audit.ranks import worker
 
     worker.serve(setup, commands, results)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import multiprocessing.forkserver
 import os
 import selectors
 import signal
@@ -29,6 +30,7 @@ LONGEST_STAGE: Final = 200
 END_S: Final = 10.0
 """How long the forkserver may take to say that a rank which was killed has ended."""
 _main_lock = threading.Lock()
+_running: set[int] = set()
 
 
 @dataclass
@@ -181,6 +183,7 @@ def _start(setup: Setup) -> Rank:
     )
     with _without_main():
         process.start()
+        _running.add(process.pid or 0)
     for theirs in (command_reader, result_writer, log_writer):
         theirs.close()
     for ours in (result_reader, log_reader):
@@ -203,10 +206,13 @@ def _without_main() -> Iterator[None]:
 
 def _end(ranks: Sequence[Rank]) -> None:
     holding = [each.log.fileno() for each in ranks if not each.log.closed]
-    left = strays.found([each.process.pid for each in ranks if each.process.pid], holding)
-    for pid in left:
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
+    ours = {each.process.pid for each in ranks if each.process.pid}
+    with _main_lock:  # a rank that is being started is nobody's stray
+        left = strays.found(list(ours), holding, _forkserver(), _running - ours)
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        _running.difference_update(ours)
     for each in ranks:
         with contextlib.suppress(OSError):
             os.killpg(each.process.pid or 0, signal.SIGKILL)
@@ -221,8 +227,12 @@ def _end(ranks: Sequence[Rank]) -> None:
 def _end_forkserver(orphan: Rank) -> None:
     # The forkserver alone hears of its children's ends. One that a subject has stopped would be waited for without
     # an end, and start no rank any more; multiprocessing starts another one in its place.
-    parent = strays.parent(orphan.process.pid or 0)
-    if parent is not None and parent > 1:
+    if pid := _forkserver():
         with contextlib.suppress(OSError):
-            os.kill(parent, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
         orphan.process.join(END_S)
+
+
+def _forkserver() -> int | None:
+    server = getattr(multiprocessing.forkserver, "_forkserver", None)
+    return getattr(server, "_forkserver_pid", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,19 +11,33 @@ from typing import Final
 
 _PROC: Final = Path("/proc")
 _WRITES: Final = os.O_WRONLY
+_PR_SET_CHILD_SUBREAPER: Final = 36
 
 
-def found(ranks: Sequence[int], log_readers: Sequence[int]) -> set[int]:
+def adopt_orphans() -> None:
+    """Make this process the parent of those of its descendants whose own parent ends; only Linux can."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def found(ranks: Sequence[int], log_readers: Sequence[int], forkserver: int | None, others: Iterable[int]) -> set[int]:
     """Process ids of the ranks' descendants, and of whoever can still write to one of their logs.
 
-    Descent finds those that closed everything, the log those whose parent has died. What did both (a daemon
-    whose rank is gone) is not found.
+    Ranks adopt the daemons below them; where a rank is gone the forkserver does, whose children are ranks else.
+
+    Args:
+        ranks: process ids of the ranks that are to end.
+        log_readers: the harness's ends of their logs.
+        forkserver: process id of the forkserver; None where there is none.
+        others: process ids of ranks that go on.
     """
     if not _PROC.is_dir():
         return set()
     pipes = {_target(_PROC / "self" / "fd" / str(fd)) for fd in log_readers} - {""}
     processes = [int(path.name) for path in _PROC.iterdir() if path.name.isdigit()]
-    ours = _descendants(set(ranks), processes) | {pid for pid in processes if _writes_to(pid, pipes)}
+    adopted = {pid for pid in processes if forkserver and parent(pid) == forkserver} - set(others)
+    ours = adopted | _descendants({*ranks, *adopted}, processes)
+    ours |= {pid for pid in processes if _writes_to(pid, pipes)}
     return ours - {os.getpid(), *ranks}
 
 
