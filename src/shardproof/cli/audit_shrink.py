@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shardproof.cli.audit_stored import Folder, found, refusing
 from shardproof.cli.exits import Exit
+
+if TYPE_CHECKING:
+    from shardproof.records.shrunk import Shrunk
 
 CELL_HELP = "SUBJECT/LAYOUT, or the number of a cell in the report."
 Cell = Annotated[str, typer.Argument(metavar="CELL", help=CELL_HELP)]
@@ -24,7 +27,11 @@ def shrink(
     seconds: Annotated[float, typer.Option("--seconds", help="How long smaller cases are looked for.")] = 120.0,
     save_case: Annotated[
         Path | None,
-        typer.Option("--save-case", metavar="DIR", help="Write the case as a new mechanism of the map into DIR."),
+        typer.Option(
+            "--save-case",
+            metavar="DIR",
+            help="Write the case as a new mechanism of the map into this new folder FAMILY/SLUG.",
+        ),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the stored record instead of the lines.")] = False,
 ) -> None:
@@ -50,6 +57,8 @@ def shrink(
         raise typer.Exit(Exit.COULD_NOT_TELL) from error
     path = write(folder, shrunk)
     typer.echo(shrunk.model_dump_json(indent=1) if json_ else f"{shrunk_text(shrunk)}\nStored in {path}")
+    if save_case is not None:
+        _save(folder, shrunk, save_case)
 
 
 def repro(
@@ -82,6 +91,18 @@ def repro(
     out.parent.mkdir(parents=True, exist_ok=True)
     store.write_whole(out, text.encode())
     typer.echo(f"Wrote {out}; run it with: python {out}")
+
+
+def _save(folder: Path, shrunk: Shrunk, into: Path) -> None:
+    from shardproof.audit.save_case import save_case
+    from shardproof.audit.store import read_report
+
+    saved = save_case(shrunk, read_report(folder).verdict.diagnoses, into)
+    by = saved.implementation
+    whose = f", after {by.mechanism} ({by.implementation})" if by is not None else ""
+    typer.echo(f"Wrote {into}{whose}. A person has to write:", err=True)
+    for line in saved.left:
+        typer.echo(f"  {line}", err=True)
 
 
 def _say(text: str) -> None:
