@@ -20,6 +20,17 @@ from shardproof.records.map import (
     MatrixRecord,
     MechanismFile,
 )
+from shardproof.records.map_share import (
+    GroupsRecord,
+    ImportedCase,
+    LeakRecord,
+    MemberCase,
+    OpenCase,
+    Split,
+    SplitCheck,
+    TierRecord,
+    TryRecord,
+)
 from shardproof.records.map_site import SiteCase, SiteIndex
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -31,6 +42,15 @@ PUBLISHED: dict[str, type[BaseModel]] = {
     "case-result.schema.json": CaseResult,
     "map-summary.schema.json": MapSummary,
     "map-matrix.schema.json": MatrixRecord,
+    "map-groups.schema.json": GroupsRecord,
+    "map-split.schema.json": Split,
+    "map-split-check.schema.json": SplitCheck,
+    "map-try.schema.json": TryRecord,
+    "map-tier.schema.json": TierRecord,
+    "open-case.schema.json": OpenCase,
+    "member-case.schema.json": MemberCase,
+    "leak-check.schema.json": LeakRecord,
+    "imported-case.schema.json": ImportedCase,
     "map-site.schema.json": SiteIndex,
     "map-site-case.schema.json": SiteCase,
 }
