@@ -53,3 +53,26 @@ def alternating(rank):
 def test_a_list_that_is_looked_up_on_one_rank_and_new_on_another():
     """Rank 0 keeps one plan for its empty list, rank 1 two; they disagreed from the third call on."""
     assert on_ranks(2, alternating) == [pytest.approx([4.0, 20.0] * 3)] * 2
+
+
+def slips(rank):
+    from shardproof.errors import ShardproofError
+    from shardproof.torch import clip_grad_norm_
+
+    weight = model(1.0).weight
+    tensors, texts = [(["embed", "head"][rank], weight)], []
+    for options in ({"tied": [("embedd", "haed")]}, {"groups": 5} if rank else {}, {"groups": 5}):
+        try:
+            clip_grad_norm_(tensors, 1.0, placements="distinct", **options)
+        except ShardproofError as error:
+            texts.append(f"{type(error).__name__}: {error}")
+    return texts, float(clip_grad_norm_(tensors, None, placements="distinct", tied=[("embed", "head")]))
+
+
+def test_slips_in_what_is_said():
+    """A tie that names nothing counted its tensor twice; groups that are no mapping left the other ranks waiting."""
+    for (tie, one_rank, all_ranks), norm in on_ranks(2, slips):
+        assert tie.startswith("PlacementError") and "'embedd', 'haed'" in tie  # noqa: PT018
+        assert one_rank.startswith("DisagreementError")
+        assert all_ranks.startswith("InvalidTypeError")
+        assert norm == 2.0

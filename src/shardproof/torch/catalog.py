@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
@@ -45,8 +45,15 @@ class Catalog:
     lines: dict[Identity, Line] = field(repr=False)
 
 
-def catalog(here: World, mesh: MeshLike | None, read: Callable[[Mesh | None], Sequence[Read]]) -> Catalog:
+def catalog(
+    here: World,
+    mesh: MeshLike | None,
+    read: Callable[[Mesh | None], Sequence[Read]],
+    check: Callable[[Collection[str]], None],
+) -> Catalog:
     """Read this rank's tensors, tell the other ranks, and prove that every element is counted exactly once.
+
+    `check` is told the names of all tensors of all ranks, and may refuse what the caller says of them.
 
     A collective call of all ranks of `here`; an error on one rank is raised on all. Traffic per rank grows with
     the number of different lists (one for each pipeline stage and expert rank) times their length.
@@ -77,7 +84,13 @@ def catalog(here: World, mesh: MeshLike | None, read: Callable[[Mesh | None], Se
 
     listed = [each.listed for each in mine]
     shares = tuple(share(each, here.rank, holders) for each in listed)
-    _raise_together(here, gather(here, _attempt(lambda: _check_copies_listed(here, listed, shares, lister, lists))))
+
+    def checked() -> None:
+        _check_copies_listed(here, listed, shares, lister, lists)
+        if any(lists.values()):
+            check({line.name for lines in lists.values() for line in lines})
+
+    _raise_together(here, gather(here, _attempt(checked)))
     unproved = _prove(here, listed, known, holders)
     return Catalog(here, mine, shares, unproved, _digest(tuple(sorted(lists))), known)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -36,8 +36,10 @@ class Said:
     @property
     def options(self) -> str:
         """What every rank has to want of a plan alike; how tensors lie may be said in other words on each."""
+        # Also of what is no mapping: it has to reach the other ranks before it is refused.
+        groups = sorted(map(str, self.groups)) if isinstance(self.groups, Mapping) else self.groups or []
         return (
-            f"groups={sorted(self.groups or ())}, per_parameter_norms={self.per_parameter_norms}, "
+            f"groups={groups}, per_parameter_norms={self.per_parameter_norms}, "
             f"check_copies={self.check_copies}, reduce_partials={self.reduce_partials}, accumulate={self.accumulate}"
         )
 
@@ -105,6 +107,16 @@ def _check_names(listed: Named, said: Said) -> None:
         for name in given:
             if name not in names and names:
                 raise PlacementError(f"{option} names {name!r}, which is not among this rank's tensors.")
+
+
+def check_ties(said: Said, names: Collection[str]) -> None:
+    """Refuse a tie of which no rank has any name: a slip there would count a tensor twice, unseen."""
+    for tie in said.tied:
+        if not any(name in names for name in tie):
+            raise PlacementError(
+                f"tied names {', '.join(map(repr, tie))}, and no rank has a tensor of any of these names; they "
+                f"have to be the full names that describe() prints, such as {min(names, default='none')!r}."
+            )
 
 
 def _read_one(name: str, tensor: Tensor, told: Rules, said: Said, by_module: Own | None, place: Place) -> Read:
