@@ -93,6 +93,29 @@ def repro(
     typer.echo(f"Wrote {out}; run it with: python {out}")
 
 
+def findings(
+    runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of graded runs of built-in subjects.")],
+    into: Annotated[Path, typer.Option("--into", metavar="DIR", help="The folder that gets findings.md.")],
+) -> None:
+    """Write the page of findings from stored runs: a record, the page, and a reproduction of each failing cell.
+
+    Each reproduction is run once. Exits 0 when all of them showed their failure, 1 when one did not.
+    """
+    from shardproof.audit.findings import collect
+    from shardproof.audit.store import write_whole
+    from shardproof.report.findings import findings_page
+
+    with refusing():
+        found = collect(runs, into, lambda file: typer.echo(f"running {file}", err=True))
+    write_whole(into / "findings.md", findings_page(found).encode())
+    cells = [cell for subject in found.subjects for cell in subject.cells if cell.reproduction]
+    unseen = [cell.reproduction for cell in cells if cell.exit_code != 1]
+    typer.echo(f"Wrote {into / 'findings.md'}; {len(cells) - len(unseen)} of {len(cells)} reproductions exit 1.")
+    for file in unseen:
+        typer.echo(f"not reproduced: {file}")
+    raise typer.Exit(Exit.VIOLATED if unseen else Exit.HELD)
+
+
 def _save(folder: Path, shrunk: Shrunk, into: Path) -> None:
     from shardproof.audit.save_case import save_case
     from shardproof.audit.store import read_report

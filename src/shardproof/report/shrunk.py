@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shardproof.records.findings import SmallestCase
 from shardproof.records.shrunk import Shrunk
 
 Row = tuple[float, ...]
@@ -14,22 +15,30 @@ def shrunk_text(shrunk: Shrunk) -> str:
     layout = shrunk.layout
     axes = " x ".join(f"{axis} {size}" for axis, size in layout.axes.items()) or "no mesh"
     ranks, tensors = _count(layout.world_size, "rank"), _count(len(layout.tensors), "tensor")
-    held = [(rank.given, rank.right, rank.observed) for rank in shrunk.ranks]
-    digits = 7 if any(_told(right, 7) != _told(seen, 7) for _, right, seen in held) else 17
-    given = _nested([_told(rows, digits) for rows, _, _ in held])
     lines = [
         f"{shrunk.cell}: {shrunk.word} ({', '.join(shrunk.clauses)})",
         f"{ranks} ({axes}, {shrunk.kind}), {tensors}; {shrunk.tries} tries, {shrunk.seconds:g} s",
         *(f"rank {rank.rank} holds {', '.join(rank.names) or 'nothing'}" for rank in shrunk.ranks),
-        f"shards   {given}, limit {_number(shrunk.limit, digits)}",
-        f"right    {_nested([_told(rows, digits) for _, rows, _ in held])}, norm {_number(shrunk.norm, digits)}",
-        f"observed {_nested([_told(rows, digits) for _, _, rows in held])}, {_norms(shrunk, digits)}",
+        *shrunk_lines(shrunk),
     ]
-    lines += [f"rank {rank.rank}: {rank.error.splitlines()[0]}" for rank in shrunk.ranks if rank.error]
     return "\n".join([*lines, *(f"Note: {note}." for note in shrunk.notes)])
 
 
-def _norms(shrunk: Shrunk, digits: int) -> str:
+def shrunk_lines(shrunk: Shrunk | SmallestCase) -> tuple[str, ...]:
+    """What the ranks hold, what is right, and what was observed; then what ranks raised."""
+    held = [(rank.given, rank.right, rank.observed) for rank in shrunk.ranks]
+    digits = 7 if any(_told(right, 7) != _told(seen, 7) for _, right, seen in held) else 17
+    given, right, seen = (_nested([_told(each[place], digits) for each in held]) for place in range(3))
+    errors = [f"rank {rank.rank}: {rank.error.splitlines()[0]}" for rank in shrunk.ranks if rank.error]
+    return (
+        f"shards   {given}, limit {_number(shrunk.limit, digits)}",
+        f"right    {right}, norm {_number(shrunk.norm, digits)}",
+        f"observed {seen}, {_norms(shrunk, digits)}",
+        *errors,
+    )
+
+
+def _norms(shrunk: Shrunk | SmallestCase, digits: int) -> str:
     norms = [_number(rank.norm, digits) if rank.norm is not None else "none" for rank in shrunk.ranks]
     return f"norm {norms[0]}" if len(set(norms)) == 1 else f"norms {', '.join(norms)}"
 
