@@ -207,7 +207,7 @@ def active(entries: Iterable[CaseEntry]) -> list[CaseEntry]:
 
 def names_of(entries: Iterable[CaseEntry]) -> dict[str, CaseEntry]:
     """Every name of a case: its id, its aliases, slug/variant."""
-    found = {}
+    found: dict[str, CaseEntry] = {}
     for entry in entries:
         found |= dict.fromkeys((entry.id, *entry.aliases, f"{entry.mechanism}/{entry.variant}"), entry)
     return found
