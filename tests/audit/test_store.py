@@ -12,7 +12,8 @@ import pytest
 
 from shardproof.audit import store
 from shardproof.audit.environment import environment
-from shardproof.audit.run import regrade
+from shardproof.audit.layouts import named
+from shardproof.audit.run import begin, go_on, plan_of, regrade
 from shardproof.errors import InvalidValueError
 
 
@@ -125,3 +126,70 @@ def wait_for(condition, seconds):
     while not condition():
         assert time.monotonic() < end, "what was waited for did not come"
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda plan: plan["cells"][1].update(layout="nowhere"), "no layout of the plan"),
+        (lambda plan: plan["cells"][1].update(subject="nobody"), "no subject of the plan"),
+        (lambda plan: plan["cells"][1].update(id=plan["cells"][0]["id"]), "planned more than once"),
+        (lambda plan: plan["layouts"][0]["fixtures"][0].update(gradients={}), "not those of the tensors"),
+        (lambda plan: plan["layouts"][0]["pieces"][0].update(tensor="none"), "has not"),
+        (lambda plan: plan["layouts"][0]["pieces"][0].update(indices=[-1]), "has not"),
+        (lambda plan: plan["layouts"][0]["pieces"][0].update(rank=7), "lies on rank 7 of 2"),
+        (lambda plan: plan["layouts"][0]["pieces"][0].update(placements={}), "lies on the axes"),
+        (lambda plan: plan["layouts"][0].update(axes={"dp": 3}), "do not make 2 ranks"),
+    ],
+)
+def test_a_plan_that_does_not_hold_together_is_refused(folder, damage, said):
+    path = folder / store.PLAN
+    plan = json.loads(path.read_text())
+    damage(plan)
+    path.write_text(json.dumps(plan))
+
+    with pytest.raises(store.StoredRunError, match=said):
+        store.read_plan(folder)
+
+
+def test_a_run_goes_on_only_with_the_subject_that_was_planned(tmp_path):
+    """Cells of two versions of one file would be graded as if they were one subject's."""
+    script = tmp_path / "subject.py"
+    script.write_text("def clip(params, max_norm, ctx):\n    return 1.0\n")
+    plan = plan_of([f"{script}:clip"], named(["one-rank"]), timeout_s=1.0)
+    begin(tmp_path / "run", plan)
+    script.write_text("def clip(params, max_norm, ctx):\n    return 2.0\n")
+
+    with pytest.raises(store.StoredRunError, match="changed since the run was planned"):
+        go_on(tmp_path / "run")
+    script.unlink()
+    with pytest.raises(store.StoredRunError, match="not there any more"):
+        go_on(tmp_path / "run")
+    assert not (tmp_path / "run" / store.OBSERVATIONS).read_text()
+
+
+@pytest.mark.processes
+def test_a_subject_that_changes_while_it_runs_is_not_judged(tmp_path):
+    script = tmp_path / "subject.py"
+    script.write_text("def clip(params, max_norm, ctx):\n    return 1.0\n")
+    begin(tmp_path / "run", plan_of([f"{script}:clip"], named(["one-rank"]), timeout_s=1.0))
+
+    verdict = go_on(tmp_path / "run", lambda step: script.write_text("def clip(params, max_norm, ctx): ...\n"))
+
+    assert verdict.word == "could not tell"
+    assert "changed since the run was planned" in verdict.cells[1].reason
+
+
+def test_two_processes_do_not_add_to_one_run(folder):
+    with store.alone(folder), pytest.raises(InvalidValueError, match="nobody else is running"):
+        go_on(folder)
+    assert go_on(folder).word == "held"
+
+
+def test_what_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidValueError, match=r"can be written, got .*page\.html: File exists"):
+        store.write_whole(tmp_path / "file" / "page.html", b"")
+    with pytest.raises(InvalidValueError, match=r"can be written, got .*: Is a directory"):
+        store.write_whole(tmp_path, b"")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -53,6 +53,7 @@ PASSES = [
     ("with_epsilon", "fsdp2-tp"),
     ("new_tensors", "fsdp2"),
     ("new_tensors", "pipeline"),
+    ("detaches", "mixed-dtypes"),
     ("chatty", "hand-sharded"),
     ("forks", "hand-sharded"),
 ]

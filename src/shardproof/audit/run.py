@@ -19,6 +19,7 @@ from shardproof.audit.fixtures import fixtures
 from shardproof.audit.grade import grade, is_violation
 from shardproof.audit.layouts import LAYOUTS, Layout, shares, tied, told
 from shardproof.audit.orders import checked_order
+from shardproof.audit.plan_check import changed
 from shardproof.audit.ranks import Outcome, observe_cell
 from shardproof.audit.subjects import BUILT_IN, CONTROL, missing, outside, parse
 from shardproof.errors import InvalidValueError
@@ -118,6 +119,17 @@ def go_on(
     """
     if repeat < 1:
         raise InvalidValueError(f"Expected to observe each cell at least once, got repeat={repeat}.")
+    with store.alone(folder):
+        return _go_on(folder, progress, repeat, profile, waivers)
+
+
+def _go_on(
+    folder: Path,
+    progress: Callable[[Progress], None],
+    repeat: int,
+    profile: Profile,
+    waivers: Mapping[str, str] | None,
+) -> Verdict:
     plan, digest = store.read_plan(folder)
     if any(subject.framework == "files" for subject in plan.subjects):
         raise InvalidValueError(f"Expected a run, got the export {folder}. Run its job, then `audit grade`.")
@@ -125,6 +137,7 @@ def go_on(
     observed = {each.cell for each in store.read_observations(folder, plan, digest)[0]}
     specs = {CONTROL: CONTROL} | {subject.name: subject.spec for subject in plan.subjects}
     missing = [cell for cell in plan.cells if cell.id not in observed]
+    _still_as_planned(plan, missing)
     try:
         for number, cell in enumerate(missing, start=len(plan.cells) - len(missing) + 1):
             progress(Progress(number, len(plan.cells), cell.subject, cell.layout))
@@ -135,6 +148,18 @@ def go_on(
     if _run_what_tells_apart(folder, verdict, progress):
         verdict = regrade(folder, profile=profile, waivers=waivers)
     return verdict
+
+
+def _still_as_planned(plan: Plan, missing: Sequence[CellPlan]) -> None:
+    """Raise StoredRunError where cells that are to be run would not be those that were planned."""
+    if unknown := sorted({cell.layout for cell in missing} - set(LAYOUTS)):
+        raise store.StoredRunError(f"Expected layouts of this version, got {', '.join(unknown)}. Begin a new run.")
+    needed = {cell.subject for cell in missing}
+    for subject in plan.subjects:
+        if subject.name in needed and (why := changed(subject)):
+            raise store.StoredRunError(
+                f"Expected the subject that was planned, got another one: {why}. Begin a new run."
+            )
 
 
 def run(folder: Path, plan: Plan, progress: Callable[[Progress], None] = lambda step: None) -> Verdict:
@@ -213,7 +238,7 @@ def _observations(cell: CellPlan, plan: Plan, spec: str, digest: str, repeat: in
 def _observe(cell: CellPlan, plan: Plan, spec: str, digest: str, repeat: int) -> CellObservation:
     layout = next(layout for layout in plan.layouts if layout.name == cell.layout)
     started, clock = now(), time.monotonic()
-    outcome = _without_running(spec, layout) or observe_cell(
+    outcome = _without_running(plan, spec, layout) or observe_cell(
         LAYOUTS[cell.layout], layout.fixtures, spec, plan.timeout_s
     )
     return CellObservation(
@@ -228,8 +253,10 @@ def _observe(cell: CellPlan, plan: Plan, spec: str, digest: str, repeat: int) ->
     )
 
 
-def _without_running(spec: str, layout: LayoutPlan) -> Outcome | None:
-    """What is known of a built-in subject's cell before any process is started."""
+def _without_running(plan: Plan, spec: str, layout: LayoutPlan) -> Outcome | None:
+    """What is known of a cell before any process is started."""
+    if why := next((why for subject in plan.subjects if subject.spec == spec and (why := changed(subject))), None):
+        return Outcome("harness failed", why, ())
     if lacking := missing(spec):
         return Outcome("unavailable", lacking, ())
     if spec in BUILT_IN and (reason := outside(BUILT_IN[spec].capabilities, LAYOUTS[layout.name], _order(layout))):

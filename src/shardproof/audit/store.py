@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
+from shardproof.audit.plan_check import wrong_in
 from shardproof.errors import InvalidValueError, ShardproofError
 from shardproof.records.audit import AuditReport, CellObservation, Environment, Plan, Record, Verdict
 
@@ -28,7 +32,8 @@ def begin(folder: Path, plan: Plan, environment: Environment) -> str:
     """Write plan and environment into a new or empty folder; return the plan's SHA-256."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidValueError(f"Expected a new or empty folder for the run, got {folder}. Name another one.")
-    folder.mkdir(parents=True, exist_ok=True)
+    with _writable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     data = _bytes(plan)
     write_whole(folder / ENVIRONMENT, _bytes(environment))
     write_whole(folder / PLAN, data)
@@ -38,7 +43,8 @@ def begin(folder: Path, plan: Plan, environment: Environment) -> str:
 
 def append(folder: Path, observation: CellObservation) -> None:
     """Add one cell's line; on disk when this returns."""
-    with (folder / OBSERVATIONS).open("ab") as stream:
+    path = folder / OBSERVATIONS
+    with _writable(path), path.open("ab") as stream:
         stream.write(observation.model_dump_json().encode() + b"\n")
         stream.flush()
         os.fsync(stream.fileno())
@@ -47,7 +53,10 @@ def append(folder: Path, observation: CellObservation) -> None:
 def read_plan(folder: Path) -> tuple[Plan, str]:
     """The plan of a stored run and its SHA-256."""
     data = _stored(folder / PLAN)
-    return _parsed(Plan, data, folder / PLAN), hashlib.sha256(data).hexdigest()
+    plan = _parsed(Plan, data, folder / PLAN)
+    if why := wrong_in(plan):
+        raise StoredRunError(f"Expected {folder / PLAN} to hold together, got one in which {why}.")
+    return plan, hashlib.sha256(data).hexdigest()
 
 
 def same_plan(digest: str, wanted: str | None) -> None:
@@ -103,14 +112,42 @@ def read_report(folder: Path) -> AuditReport:
 def write_whole(path: Path, data: bytes) -> None:
     """Replace a file by these bytes; a reader sees the old file or the new one, never a part."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with _writable(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with part.open("wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            part.replace(path)
+        finally:
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold a run's folder while cells are added to it; raises InvalidValueError where another process does so."""
+    if not (folder / PLAN).is_file():
+        raise InvalidValueError(f"Expected a stored run with {PLAN}, got {folder}, which has none.")
+    with (folder / PLAN).open("rb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InvalidValueError(
+                f"Expected a run that nobody else is running, got {folder}, to which another process adds cells. "
+                "Wait for it."
+            ) from error
+        yield
+
+
+@contextlib.contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    """Turn what the system says about a file that cannot be written into an error that names it."""
     try:
-        with part.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        raise InvalidValueError(f"Expected a file that can be written, got {path}: {error.strerror}.") from error
 
 
 def _bytes(record: Record) -> bytes:

@@ -167,7 +167,6 @@ def write_reports(folder: Path, files: Files, pages: Sequence[PageVerdict] = ())
     )
     wanted = [(path, text) for path, text in texts if path is not None]
     for path, text in wanted:
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text(stored).encode())
     return bool(wanted)
 

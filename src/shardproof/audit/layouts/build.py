@@ -71,7 +71,8 @@ def set_gradient(entry: Entry, values: list[float] | None) -> None:
         parameter.grad = None
         return
     whole = [*values, *[entry.tensor.stale] * entry.padding]
-    part = torch.tensor(whole, dtype=parameter.dtype).reshape(local(parameter).shape)
+    # A clone, for autograd's own gradients are no views either: detach_() and the like refuse views.
+    part = torch.tensor(whole, dtype=parameter.dtype).reshape(local(parameter).shape).clone()
     if not hasattr(parameter, "device_mesh"):
         parameter.grad = part
         return
