@@ -1,0 +1,127 @@
+"""Reproductions: files without shardproof that exit 1 on what failed, and 0 with a clip that is right."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.audit.failing_cell import stored_cell
+
+import shardproof.audit.subjects
+from shardproof.audit.reproduction import reproduction
+from shardproof.audit.reproduction_cell import shown_of
+from shardproof.audit.reproduction_source import inlined
+from shardproof.errors import InvalidValueError
+from shardproof.records.audit import SubjectPlan
+
+OURS = Path(shardproof.audit.subjects.__file__).with_name("torch_clips.py")
+
+
+def ran(path, *arguments):
+    """How the file ends, away from the checkout."""
+    words = [sys.executable, str(path), *arguments]
+    return subprocess.run(words, capture_output=True, text=True, timeout=110, check=False, cwd=path.parent)
+
+
+def modules_of(text):
+    nodes = list(ast.walk(ast.parse(text)))
+    named = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    return {name.partition(".")[0] for name in named + [n.module for n in nodes if isinstance(n, ast.ImportFrom)]}
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("spec", "layout"),
+    [
+        ("torch", "hand-sharded"),
+        ("torch", "sp"),
+        ("torch", "fsdp2-tp-meshes"),
+        ("torch", "fsdp1-flat"),
+        ("wrong.py:copies_counted_each_time", "ddp"),
+        ("wrong.py:sum_of_norms", "hsdp"),
+        ("wrong.py:copies_drift", "ddp"),
+        ("rude.py:skips_a_collective", "ddp"),
+    ],
+)
+def test_a_reproduction_exits_1_and_with_a_right_clip_0(subjects, tmp_path, spec, layout):
+    cell = stored_cell(tmp_path / "run", f"{subjects}/{spec}" if ".py" in spec else spec, layout)
+    path = tmp_path / "shown.py"
+    path.write_text(reproduction(shown_of(tmp_path / "run", cell), path.name))
+
+    failed, right = ran(path), ran(path, f"{OURS}:shardproof")
+
+    assert failed.returncode == 1, failed.stdout + failed.stderr
+    assert "WRONG" in failed.stdout
+    assert right.returncode == 0, right.stdout + right.stderr
+    assert modules_of(path.read_text()) <= set(sys.stdlib_module_names) | {"torch"}
+
+
+@pytest.mark.processes
+def test_a_file_that_does_not_reach_the_call_says_nothing(subjects, tmp_path):
+    cell = stored_cell(tmp_path / "run", "torch", "hand-sharded")
+    path = tmp_path / "shown.py"
+    path.write_text(reproduction(shown_of(tmp_path / "run", cell), path.name))
+
+    ended = ran(path, f"{subjects / 'broken_import.py'}:clip")
+
+    assert ended.returncode == 3, ended.stdout + ended.stderr
+
+
+SOURCE = """import math
+import torch
+from pathlib import Path
+HERE = Path(__file__)
+LIMIT = 2.0
+
+def part(values: list) -> float:
+    return math.hypot(*values)
+
+def clip(params: list, max_norm: float = LIMIT):
+    return part([float(each) for each in params])
+
+def beside(params, max_norm):
+    return HERE
+
+@torch.no_grad()
+def decorated(params, max_norm):
+    return 1.0
+
+def lost(params, max_norm):
+    return nowhere(params)
+"""
+
+
+def test_a_function_is_taken_out_with_what_it_uses():
+    found = inlined(SOURCE, "clip")
+
+    assert found.imports == ("import math",)
+    assert "LIMIT = 2.0" in found.code
+    assert "HERE" not in found.code
+    space = {}
+    exec("\n".join([*found.imports, found.code]), space)
+    assert space["clip"]([3.0, 4.0]) == 5.0
+
+
+@pytest.mark.parametrize("name", ["beside", "decorated", "lost", "LIMIT", "missing"])
+def test_what_cannot_stand_elsewhere_is_not_taken_out(name):
+    assert inlined(SOURCE, name) is None
+
+
+def test_a_module_that_lies_beside_the_file_is_not_there_elsewhere(tmp_path):
+    source = "import mine\ndef clip(params, max_norm): return mine.clip(params)"
+    assert inlined(source, "clip", tmp_path) is not None
+    (tmp_path / "mine.py").touch()
+    assert inlined(source, "clip", tmp_path) is None
+
+
+def test_subjects_of_other_frameworks_are_refused(tmp_path):
+    from shardproof.audit.layouts import LAYOUTS
+    from shardproof.audit.reproduction import Shown
+    from shardproof.audit.run import layout_plan
+
+    planned = layout_plan(LAYOUTS["ddp"])
+    subject = SubjectPlan(name="optax", spec="optax", framework="jax")
+    shown = Shown(subject, LAYOUTS["ddp"], planned, planned.fixtures[0], frozenset({"norm.global"}))
+    with pytest.raises(InvalidValueError, match="subject of torch"):
+        reproduction(shown)
