@@ -103,7 +103,7 @@ def _expected(expected: Mapping[str, str], layout: str, clause: str) -> list[pyt
 def _spec(subject: Subject) -> str:
     if isinstance(subject, str):
         return subject
-    file = inspect.getsourcefile(inspect.unwrap(subject)) if inspect.isroutine(subject) else None
+    file = inspect.getsourcefile(inspect.unwrap(subject)) if inspect.isfunction(subject) else None
     if file is None or "<locals>" in subject.__qualname__:
         raise InvalidValueError(
             f"Expected a subject's name, or a function at the top level of a file, got {subject!r}. Ranks import it."

@@ -96,9 +96,7 @@ def test_a_job_that_clips_each_rank_by_its_own_norm_fails(exported):
 
     assert graded.word == "violated"
     assert "norm.global" in graded.cells[1].reason
-    candidates = [
-        name for each in graded.diagnoses for one in each.candidates for name in itertools.chain(*one.together)
-    ]
+    candidates = [one for each in graded.diagnoses for candidate in each.candidates for one in candidate.together]
     assert "local-shard-clip" in {name.mechanism for together in candidates for name in together}
 
 

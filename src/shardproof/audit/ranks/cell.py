@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from shardproof.audit.layouts import Layout
 from shardproof.audit.ranks.channel import Message
 from shardproof.audit.ranks.launch import END_S, Rank, distrust, gather, ranks_of, tell
+from shardproof.audit.subjects import framework_of
 from shardproof.records.audit import Call, CallOutcome, CellStatus, FixturePlan, Piece, RankObservation
 
 BUILD_S: Final = 120.0
@@ -47,6 +48,10 @@ def call_limit(timeout_s: float) -> float:
 
 def observe_cell(layout: Layout, fixtures: Sequence[FixturePlan], spec: str, timeout_s: float) -> Outcome:
     """Run a subject under a layout in real processes and return what was seen; nothing is judged here."""
+    if framework_of(spec) == "jax":
+        from shardproof.audit.ranks.jax_cell import observe_jax_cell
+
+        return observe_jax_cell(layout, fixtures, spec, timeout_s)
     norm_type = fixtures[0].norm_type if fixtures else 2.0
     with (
         tempfile.TemporaryDirectory(prefix="shardproof-cell-", ignore_cleanup_errors=True) as scratch,
@@ -173,13 +178,14 @@ def _observation(rank: Rank, facts: Seen) -> RankObservation:
         pieces=facts.pieces,
         import_error=facts.import_error,
         exit_code=code,
-        signal=_signal_name(code),
+        signal=signal_name(code),
         calls=tuple(facts.calls),
         log=rank.text[-KEPT_LOG:],
     )
 
 
-def _signal_name(code: int | None) -> str | None:
+def signal_name(code: int | None) -> str | None:
+    """The name of the signal that ended a process; None where none did."""
     if code is None or code >= 0:
         return None
     return signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"

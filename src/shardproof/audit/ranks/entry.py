@@ -34,6 +34,13 @@ def serve(setup: Setup, commands: Connection, results: Connection, log: Connecti
     os.dup2(log.fileno(), 2)
     _forget_what_ranks_share()
     strays.adopt_orphans()
+    from shardproof.audit.subjects import framework_of
+
+    if framework_of(setup.spec) == "jax" and not setup.plain_function:
+        from shardproof.audit.ranks import jax_worker
+
+        jax_worker.serve(setup, commands, results)
+        return
     from shardproof.audit.ranks import worker
 
     worker.serve(setup, commands, results)

@@ -23,6 +23,8 @@ from shardproof.audit.layouts import Layout
 from shardproof.audit.ranks import strays
 from shardproof.audit.ranks.channel import GarbledChannelError, Inbox, Message, frame
 from shardproof.audit.ranks.entry import Setup, serve
+from shardproof.audit.subjects import framework_of
+from shardproof.errors import InvalidValueError
 
 LOG_HEAD: Final = 4000
 LOG_TAIL: Final = 2000
@@ -58,12 +60,21 @@ class Rank:
 
 @contextlib.contextmanager
 def ranks_of(
-    layout: Layout, spec: str, *, plain_function: bool, scratch: Path, timeout_s: float, norm_type: float = 2.0
+    layout: Layout,
+    spec: str,
+    *,
+    plain_function: bool,
+    scratch: Path,
+    timeout_s: float,
+    norm_type: float = 2.0,
+    processes: int | None = None,
 ) -> Iterator[list[Rank]]:
-    """Start one process for each rank of the layout; all of them and what they started are ended on exit."""
+    """Start one process for each rank, or as many `processes`; all, and what they started, are ended on exit."""
+    if processes is None and framework_of(spec) == "jax" and not plain_function:
+        raise InvalidValueError(f"Expected a subject of torch, got {spec!r}: ranks of jax are devices of one process.")
     started: list[Rank] = []
     try:
-        for rank in range(layout.world_size):
+        for rank in range(layout.world_size if processes is None else processes):
             started.append(
                 _start(Setup(rank, layout, spec, plain_function, str(scratch / "store"), timeout_s, norm_type))
             )

@@ -43,7 +43,7 @@ Say = Callable[[Message], None]
 
 def serve(setup: Setup, commands: Connection, results: Connection) -> None:
     """Join the others, then do what the harness says until it ends this process."""
-    _die_with_harness(commands.fileno())
+    die_with_harness(commands.fileno())
     say = _only_from_here(results.fileno())
     try:
         built = _join(setup)
@@ -214,7 +214,7 @@ def _is_timeout(error: BaseException | None) -> bool:
     return False
 
 
-def _die_with_harness(commands: int) -> None:
+def die_with_harness(commands: int) -> None:
     """End this process and its children when the harness is gone, however that went."""
 
     def watch() -> None:

@@ -2,7 +2,7 @@
 
 from shardproof.audit.subjects.built_in import BUILT_IN, missing
 from shardproof.audit.subjects.capabilities import Capabilities, declared, outside
-from shardproof.audit.subjects.find import CONTROL, JAX, Clip, adapted, find, parse
+from shardproof.audit.subjects.find import CONTROL, JAX, Clip, adapted, find, framework_of, parse
 from shardproof.audit.subjects.loading import Loaded, load
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "adapted",
     "declared",
     "find",
+    "framework_of",
     "load",
     "missing",
     "outside",

@@ -30,6 +30,15 @@ JAX: Final = "jax:"
 """Before the spec of a callable of jax: `jax:pkg.mod:clip`, `jax:path.py:clip`."""
 
 
+def framework_of(spec: str) -> str:
+    """The framework that runs a subject: torch, or jax for what is named after `jax:`.
+
+    >>> framework_of("jax:mine.py:clip"), framework_of("torch")
+    ('jax', 'torch')
+    """
+    return BUILT_IN[spec].framework if spec in BUILT_IN else "jax" if spec.startswith(JAX) else "torch"
+
+
 def parse(spec: str) -> SubjectPlan:
     """What a subject's spec names: a built-in one, `pkg.module:name` or `file.py:name`, the last two after `jax:`.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shardproof.audit.subjects.built_in import BUILT_IN
 from shardproof.audit.subjects.capabilities import EVERYWHERE, Capabilities, declared
-from shardproof.audit.subjects.find import CONTROL, Clip, adapted, find
+from shardproof.audit.subjects.find import CONTROL, JAX, Clip, adapted, find
 from shardproof.errors import InvalidTypeError
 
 
@@ -20,6 +20,8 @@ class Loaded:
     clip: Clip
     capabilities: Capabilities = EVERYWHERE
     build: Callable[[Any], object] | None = None
+    whole: bool = False
+    """Of a jax subject: called inside jax.jit on whole arrays, rather than inside shard_map on each device's slices."""
 
 
 def load(spec: str, dtypes: Iterable[str] = ()) -> Loaded:
@@ -39,8 +41,8 @@ def load(spec: str, dtypes: Iterable[str] = ()) -> Loaded:
             prepare(best_kernel(), Format(dtype))
     if spec in BUILT_IN:
         subject = loaded(find(BUILT_IN[spec].clip))
-        return Loaded(subject.clip, BUILT_IN[spec].capabilities, subject.build)
-    return loaded(find(spec))
+        return replace(subject, capabilities=BUILT_IN[spec].capabilities)
+    return loaded(find(spec.removeprefix(JAX)))
 
 
 def loaded(found: Any) -> Loaded:
@@ -59,4 +61,5 @@ def loaded(found: Any) -> Loaded:
             )
         return Loaded(adapted(found), declared(found))
     build = getattr(engine, "build", None)
-    return Loaded(adapted(clip), declared(engine), build if callable(build) else None)
+    whole = bool(getattr(engine, "whole", False))
+    return Loaded(adapted(clip), declared(engine), build if callable(build) else None, whole)
