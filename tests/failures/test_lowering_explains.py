@@ -176,7 +176,17 @@ def dropped_on_tensor_ranks(cell):
     return one_factor(cell, [norm] * len(cell.ranks))
 
 
+def mesh_norms_added(cell):
+    """torchtitan's way of DTensors on several meshes, with a sum where squares have to be added."""
+    slices = {(p.told, p.tensor, p.indices): squares(p) for rank in cell.ranks for p in rank.pieces}
+    of_mesh = {}
+    for (told, _, _), square in slices.items():
+        of_mesh[told] = of_mesh.get(told, 0.0) + square
+    return one_factor(cell, [sum(map(math.sqrt, of_mesh.values()))] * len(cell.ranks))
+
+
 PROGRAMS = {
+    "norms of each mesh's tensors added": mesh_norms_added,
     "each rank clips by its local norm": summed_over(lambda cell: []),
     "local squares summed over the world, copies too": summed_over(every),
     "local squares summed over the data axes": summed_over(data),

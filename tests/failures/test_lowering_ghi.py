@@ -58,6 +58,7 @@ CELLS = {
     "no gradients beside an empty slice": cell([piece([3, 4])], [piece([])], [without_gradient(2)], limit=1),
     "padding": cell([piece([3])], [piece([4, 9, 0], start=1, padding=2)], limit=1),
     "padding of copies": cell(*[[piece([3, 4, 12], how="replicate", padding=1)]] * 2, limit=1),
+    "order inf, copies": cell([piece([2, 4]), SHARED], [piece([0], start=2), SHARED], limit=3, order=math.inf),
     "order inf": cut([3, -7], [2, 8], 4, order=math.inf),
     "order inf, empty rank": cell([piece([3, -7])], [], limit=3.5, order=math.inf),
     "order 1": cut([3], [-4], 3.5, order=1.0),
@@ -329,6 +330,13 @@ SAID = [
     ("empty-norm-identity", "unsuccessful", "empty rank", ALL, [returned(5, [0.6, 0.8]), returned(5)]),
     ("empty-norm-identity", "unsuccessful", "order inf, empty rank", ALL, [HANG, RAISED]),
     ("inf-norm-branch", "failing", "order inf", ALL, [returned(1, [3, -7]), returned(1, [2, 8])]),
+    (
+        "inf-norm-branch",
+        "unsuccessful",
+        "order inf, copies",
+        "copies count on each rank",
+        [returned(6, [1, 2], [1, 0.5]), returned(6, [0], [1, 0.5])],
+    ),
     (
         "inf-norm-branch",
         "unsuccessful",

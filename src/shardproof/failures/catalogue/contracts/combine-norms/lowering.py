@@ -21,6 +21,8 @@ def readings(cell):
             named[f"norms along {name}; the collective {what}"] = parts[reduce, axes]
         tensors = (tensors_of(cell), cell.norm_type, times(cell.limit, exponent(cell)), reduce)
         named[f"norms of whole tensors; what combines them {what}"] = tensors
+        meshes = (meshes_of(cell), cell.norm_type, times(cell.limit, exponent(cell)), reduce)
+        named[f"norms of the tensors of each mesh; what combines them {what}"] = meshes
     return named
 
 
@@ -62,10 +64,19 @@ def parts_of(cell, axes):
 
 def tensors_of(cell):
     """Each tensor, whole, as if a rank of its own held it."""
-    power, tensors = exponent(cell), {}
+    return whole_by(cell, lambda piece: piece.tensor)
+
+
+def meshes_of(cell):
+    """The tensors of each mesh that their own objects know of, whole, as if a rank of its own held them."""
+    return whole_by(cell, lambda piece: piece.told)
+
+
+def whole_by(cell, key):
+    power, groups_of = exponent(cell), {}
     for piece in pieces(cell):
-        tensors.setdefault(piece.tensor, {}).update(elements(piece))
-    whole = [[times(value, power) for value in each.values()] for each in tensors.values()]
+        groups_of.setdefault(key(piece), {}).update(elements(piece))
+    whole = [[times(value, power) for value in each.values()] for each in groups_of.values()]
     return [{"lies": "distinct", "ranks": whole}]
 
 

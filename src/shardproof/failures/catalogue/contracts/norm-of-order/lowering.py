@@ -1,5 +1,8 @@
 """A layout as shards that the ranks own, empty where a rank has no gradients; the order is the call's."""
 
+import math
+
+from shardproof.failures.axes import elements
 from shardproof.failures.lowering import Ended
 from shardproof.failures.owned import counting, finite, has_gradients, has_tensors, owned, scaled, whole
 
@@ -11,7 +14,14 @@ def readings(cell):
     # A program that raises does not say which shard was empty: only one kind of empty ranks can be told.
     if all(map(has_tensors, cell.ranks)) or raising(cell) == [not has_gradients(rank) for rank in cell.ranks]:
         named["empty is a rank whose gradients have no elements"] = arguments_of(cell, has_gradients)
+    if cell.norm_type == math.inf and all(map(has_gradients, cell.ranks)):
+        # Copies change no maximum: who takes it right on a rank has no reason to leave them out.
+        named["copies count on each rank"] = held(cell), cell.norm_type, cell.limit
     return named
+
+
+def held(cell):
+    return [[value for piece in rank.pieces for _, value in elements(piece)] for rank in cell.ranks]
 
 
 def arguments_of(cell, has):
