@@ -171,6 +171,16 @@ def test_what_a_subject_says_is_shown_and_not_obeyed(report):
     assert "\\x1b[2J" in terminal
 
 
+def test_a_name_in_the_matrix_drives_no_terminal_and_is_no_markup(report):
+    named = SubjectPlan(name=f"[/red]{NASTY}", spec="a")
+    plan = report.plan.model_copy(update={"subjects": (named,)})
+
+    terminal = printed(report.model_copy(update={"plan": plan}))
+
+    assert not set(terminal) & {"\x1b", "\x00"}
+    assert "[/red]" in terminal
+
+
 def test_the_page_names_every_candidate_and_how_near_the_others_come(report):
     name = Named(mechanism="missing-model-axis", implementation="failing", reading=f"no axis {NASTY}")
     other = name.model_copy(update={"mechanism": "local-shard-clip"})

@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from shardproof.records.audit import AuditReport, Candidate, CellVerdict, CellWord, Diagnosis, Profile
@@ -83,10 +83,12 @@ def _unsettled(report: AuditReport) -> list[CellVerdict]:
 def _matrix(report: AuditReport) -> Table:
     numbers = {cell.cell: number for number, cell in enumerate(_unsettled(report), start=1)}
     cells = {(cell.layout, cell.subject): cell for cell in report.verdict.cells}
-    table = Table("layout", "ranks", *(subject.name for subject in report.plan.subjects))
+    # Text, for a name in brackets would be read as markup; and a stored name may hold what drives a terminal.
+    names = [Text(printable(subject.name)) for subject in report.plan.subjects]
+    table = Table("layout", "ranks", *(Column(name) for name in names))
     for layout in report.plan.layouts:
         row = [cells.get((layout.name, subject.name)) for subject in report.plan.subjects]
-        table.add_row(layout.name, str(layout.world_size), *(_word(cell, numbers) for cell in row))
+        table.add_row(Text(printable(layout.name)), str(layout.world_size), *(_word(cell, numbers) for cell in row))
     return table
 
 
