@@ -19,7 +19,7 @@ def whole_specs(layout: Layout) -> tuple[dict[str, tuple[tuple[str, ...], ...]],
 
     >>> from shardproof.audit.layouts import LAYOUTS
     >>> whole_specs(LAYOUTS["pipeline"])[1]
-    'jax.jit has whole arrays in equal slices: stage0.weight does not lie so'
+    'jax.jit has whole arrays in equal slices: stage0.layer.weight does not lie so'
     """
     specs = {}
     for tensor in layout.tensors:
