@@ -13,7 +13,8 @@ from shardproof.errors import InvalidValueError
 from shardproof.failures.judge import read_report
 from shardproof.failures.mechanism import CATALOGUE, Check, checks_of
 from shardproof.failures.render import calls_of, render, sha256
-from shardproof.failures.syntax import PURE, Parts, parts_of
+from shardproof.failures.purity import PURE
+from shardproof.failures.syntax import Parts, parts_of
 
 FOLDER = CATALOGUE / "norm-scope" / "local-shard-clip"
 # Over the exact bytes; a change of the template or of the mechanism changes it, and is made on purpose.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import decimal
+
 import pytest
 from tests.failures.catalogues import FAMILY, SLUG, copy_catalogue, edit
 
+from shardproof.errors import InvalidValueError
 from shardproof.failures.lint import lint_mechanism
 from shardproof.failures.mechanism import Check, load_mechanism, member_of
 from shardproof.failures.plan import load, plan_case
@@ -182,8 +185,63 @@ STATIC = {
     "a set as a value": ("checks.py", "[[0]])", "{0})", "plain value"),
     "a string for a float": ("checks.py", "[[0]])", '[["nan"]])', "pass the float"),
     "an integer too large": ("checks.py", "[[0]])", "[[2**53]])", "larger than JSON carries"),
-    "chance": ("checks.py", "def checks(n):", "import random\n\n\ndef checks(n):\n    n = random.random()", "differs"),
     "variants that are the same": ("checks.py", "def checks(n):", "def checks(n):\n    n = 1", "have the same checks"),
+    "a variant that is a flag": ("mechanism.toml", "[1, 2, 3, 4, 5]", "[true, 2, 3]", "variants.0"),
+    "a variant beyond the last": ("mechanism.toml", "[1, 2, 3, 4, 5]", "[1, 2, 1001]", "variants beyond 1000"),
+    "a title that turns the line": ("mechanism.toml", 'title = "Gradient', 'title = "\\u202eGradient', "U+202E"),
+    "a star": ("failing.py", "import math", "import math\nfrom math import *", "imports * from math"),
+    "a reserved alias": (
+        "failing.py",
+        "import math",
+        "import math\nfrom math import hypot as check",
+        "check is a name",
+    ),
+    "a reserved name that is read": ("failing.py", "return [clip", "return [] if N > 900 else [clip", "N is a name"),
+    "more arguments": ("failing.py", "(shards, limit):", "(shards, limit, *, more=1):", "the contract says"),
+    "a default that is a call": (
+        "failing.py",
+        "def clip(values, limit)",
+        "def clip(values, limit=math.pi.real())",
+        "a call",
+    ),
+    "a constant that is a call": (
+        "failing.py",
+        "def clip(",
+        "SINK = [].append(1)\n\n\ndef clip(",
+        "constant that is a call",
+    ),
+    "an address": ("failing.py", "return [clip", "id(shards)\n    return [clip", "id; an implementation only computes"),
+    "a module through a module": (
+        "failing.py",
+        "import math",
+        "import math\nimport statistics\n\nSYS = statistics.sys",
+        "none of that module's functions",
+    ),
+    "a function that is put in": (
+        "failing.py",
+        "return [clip",
+        "math.hypot = max\n    return [clip",
+        "never changes an attribute",
+    ),
+    "a module from a module": ("failing.py", "import math", "import math\nfrom statistics import sys", "imports sys"),
+    "a frame": ("failing.py", "return [clip", "(v for v in []).gi_frame\n    return [clip", "into the interpreter"),
+    "a frame by text": ("failing.py", "return [clip", '"{0.real}".format(1)\n    return [clip', ".format"),
+    "a class pattern": (
+        "failing.py",
+        "    return [clip",
+        "    match shards:\n        case object(real=x):\n            pass\n    return [clip",
+        "a class pattern",
+    ),
+    "checks with other imports": ("checks.py", "def checks(n)", "import os\n\n\ndef checks(n)", "imports os"),
+    "checks by hash": ("checks.py", "([], n)", '([], hash("x"))', "hash; an"),
+    "a late check twice": (
+        "checks.py",
+        '"zero limit"',
+        '"zero norm" if n == 4 else "zero limit"',
+        "checks(4) has 'zero",
+    ),
+    "late variants that are the same": ("checks.py", "def checks(n):", "def checks(n):\n    n = min(n, 4)", "4 and 5"),
+    "checks that leave": ("checks.py", "def checks(n):", "def checks(n):\n    raise SystemExit(0)", "SystemExit"),
     "checks that raise": ("checks.py", "def checks(n):", "def checks(n):\n    n / 0", "ZeroDivisionError"),
     "checks that are no triples": ("checks.py", "([], n), [])", "([], n))", "Expected (label, arguments, expected)"),
 }
@@ -206,6 +264,61 @@ def test_a_static_mistake_is_named_by_lint(what, tmp_path):
         edit(folder / file, before, after)
     said = lint_mechanism(folder, members)
     assert any(named in sentence for sentence in said), said
+
+
+PEEKING = {
+    "by a module": ("import statistics", '    return statistics.sys._getframe(1).f_locals["expected"]'),
+    "by a generator": (
+        "import math",
+        "    def walk():\n        yield made.gi_frame.f_back\n\n    made = walk()\n"
+        '    return next(made).f_back.f_locals["expected"]',
+    ),
+    "by an exception": (
+        "import math",
+        "    try:\n        1 / 0\n    except ZeroDivisionError as error:\n"
+        '        return error.__traceback__.tb_frame.f_back.f_locals["expected"]',
+    ),
+}
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("what", PEEKING)
+def test_a_repair_that_reads_the_expected_values_off_its_caller_is_violated(what, broken):
+    """It passes every check of its program, and is refused for how it is written."""
+    imports, body = PEEKING[what]
+    peeks = f'"""Peeks."""\n\n{imports}\n\n\ndef solve(shards, limit):\n{body}\n'
+    mechanism, members = broken({"repair": peeks})
+    verdict, said = isolated(mechanism, members)
+    assert verdict == "violated"
+    assert all("repair does more than compute" in sentence for sentence in said), said
+
+
+def test_checks_that_leave_the_process_are_an_error_and_no_verdict(broken, tmp_path):
+    """SystemExit(0) in a file of checks must not end the judge with the exit code of `held`."""
+    mechanism, members = broken({"repair": RIGHT})
+    path = mechanism.folder / "checks.py"
+    for text in ("raise SystemExit(0)\n", "def checks(n):\n    raise SystemExit(0)\n"):
+        path.write_text(text)
+        with pytest.raises(InvalidValueError, match="SystemExit"):
+            plan_case(load(mechanism, members), "SP-00001", 1)
+
+
+def test_a_program_that_keeps_something_between_checks_is_named(broken):
+    """Asked again in another order it gives something else."""
+    keeps = '"""Keeps."""\n\nSEEN = []\n\n\ndef solve(shards, limit):\n    SEEN.append(1)\n    return len(SEEN)\n'
+    mechanism, members = broken({"failing": keeps, "repair": RIGHT})
+    assert any("it keeps something" in one for one in try_variant(mechanism, 1, member_of(SLUG, members)))
+
+
+def test_checks_that_differ_from_call_to_call_are_named(tmp_path):
+    """What they compute with has a state of its own."""
+    catalogue, members = copy_catalogue(tmp_path)
+    folder = catalogue / FAMILY / SLUG
+    counts = "    n = getcontext().prec\n    setcontext(Context(prec=n + 1))\n"
+    edit(folder / "checks.py", "def checks(n):\n", f"def checks(n):\n{counts}")
+    edit(folder / "checks.py", "from shard", "from decimal import Context, getcontext, setcontext\n\nfrom shard")
+    with decimal.localcontext():
+        assert any("differs from call to call" in sentence for sentence in lint_mechanism(folder, members))
 
 
 def test_a_lowering_without_its_functions_is_named(tmp_path):

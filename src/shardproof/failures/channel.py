@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 from shardproof.failures.mechanism import Check
-from shardproof.failures.syntax import PURE
+from shardproof.failures.purity import PURE
 from shardproof.failures.values import literal
 
 IMPORTABLE = tuple(sorted(PURE | {"__future__", "abc", "contextlib", "json", "random", "re", "string"}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import combinations
@@ -11,11 +12,15 @@ from pathlib import Path
 
 from shardproof.errors import InvalidValueError
 from shardproof.failures.mechanism import Check, Contract, Mechanism, checks_of, load_mechanism, member_of
+from shardproof.failures.purity import OURS, PURE, impurities
 from shardproof.failures.roles import sources
 from shardproof.failures.syntax import misfits, shape_of
 from shardproof.failures.values import NOT_FINITE, literal, plain
 
 SAMPLE = (1, 2, 3)
+"""Variants that are looked at beside those that a mechanism names."""
+LAST = 1000
+"""Checks have to work up to here."""
 UNFILLED = "FILL IN"
 """What `map new` leaves where an author has to write."""
 LARGEST = 2**53 - 1
@@ -37,7 +42,8 @@ def lint_mechanism(folder: Path, members: Path | None) -> list[str]:
         mechanism = load_mechanism(folder)
     except InvalidValueError as error:
         return [str(error)]
-    checks = _lint_checks(folder / "checks.py", mechanism.contract)
+    numbers = sorted({*SAMPLE, *mechanism.says.variants})
+    checks = _lint_checks(folder / "checks.py", mechanism.contract, numbers)
     return [
         *_lint_names(mechanism),
         *_lint_prose(mechanism),
@@ -57,6 +63,8 @@ def _lint_names(mechanism: Mechanism) -> list[str]:
         said.append(f"{folder}/mechanism.toml: family {says.family!r} is not the name of the folder above")
     if len(set(says.variants)) != len(says.variants):
         said.append(f"{folder}/mechanism.toml: variants repeat: {list(says.variants)}")
+    if beyond := [n for n in says.variants if n > LAST]:
+        said.append(f"{folder}/mechanism.toml: variants beyond {LAST}: {beyond}")
     urls = Counter(reference.url for reference in says.references)
     said += [f"{folder}/mechanism.toml: {url} is referenced {times} times" for url, times in urls.items() if times > 1]
     others = sorted(path.name for path in folder.iterdir() if path.name not in FILES)
@@ -68,11 +76,17 @@ def _lint_prose(mechanism: Mechanism) -> list[str]:
     fields |= {
         f"references.{i}": f"{reference.url} {reference.note}" for i, reference in enumerate(mechanism.says.references)
     }
-    return [
-        f"{mechanism.folder}/mechanism.toml: {name} is not filled in"
-        for name, text in fields.items()
-        if UNFILLED in str(text).replace("-", " ")
+    path = mechanism.folder / "mechanism.toml"
+    unfilled = [name for name, text in fields.items() if UNFILLED in str(text).replace("-", " ")]
+    return [f"{path}: {name} is not filled in" for name in unfilled] + [
+        f"{path}: {name} holds {unseen}" for name, text in fields.items() for unseen in _unseen(str(text))
     ]
+
+
+def _unseen(text: str) -> list[str]:
+    """Characters that a reader does not see, or that change the order in which they see others."""
+    found = {one for one in text if one != "\n" and unicodedata.category(one) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")}
+    return [f"U+{ord(one):04X}, which cannot be seen" for one in sorted(found)]
 
 
 def _lint_contract(contract: Contract) -> list[str]:
@@ -81,6 +95,8 @@ def _lint_contract(contract: Contract) -> list[str]:
     asked = re.findall(r"\w+", says.solve)[1:]
     if asked != list(says.arguments):
         said.append(f"{path}: arguments {list(says.arguments)} are not those of {says.solve}")
+    texts = [says.text, *says.arguments.values()]
+    said += [f"{path}: it holds {unseen}" for text in texts for unseen in _unseen(text)]
     if UNFILLED in says.text or any(UNFILLED in text for text in says.arguments.values()):
         said.append(f"{path}: it is not filled in")
     return said + (_lint_lowering(contract.lowering) if contract.lowering else [])
@@ -113,17 +129,23 @@ def _lint_sources(mechanism: Mechanism, members: Path | None) -> list[str]:
     return said + [f"{mechanism.folder}: {left} and {right} have the same syntax tree" for left, right in equal]
 
 
-def _lint_checks(path: Path, contract: Contract, fewest: int = 5) -> list[str]:
+def _lint_checks(path: Path, contract: Contract, numbers: Sequence[int], fewest: int = 5) -> list[str]:
     try:
-        variants = {n: checks_of(path, n) for n in SAMPLE}
-        again = {n: checks_of(path, n) for n in SAMPLE}
+        # Before it is run, since it is run here and not isolated.
+        if impure := impurities(ast.parse(path.read_bytes()), PURE | OURS):
+            return [f"{path}: {problem}" for problem in impure]
+    except (OSError, SyntaxError, ValueError) as error:
+        return [f"{path}: no Python that can be read: {error}"]
+    try:
+        variants = {n: checks_of(path, n) for n in numbers}
+        again = {n: checks_of(path, n) for n in numbers}
     except InvalidValueError as error:
         return [str(error)]
-    said = [f"{path}: {problem}" for n in SAMPLE for problem in _lint_variant(n, variants[n], contract, fewest)]
+    said = [f"{path}: {problem}" for n in numbers for problem in _lint_variant(n, variants[n], contract, fewest)]
     if said:
         return said
-    said += [f"{path}: checks({n}) differs from call to call" for n in SAMPLE if _text(variants[n]) != _text(again[n])]
-    for left, right in combinations(SAMPLE, 2):
+    said += [f"{path}: checks({n}) differs from call to call" for n in numbers if _text(variants[n]) != _text(again[n])]
+    for left, right in combinations(numbers, 2):
         if _text(variants[left]) == _text(variants[right]):
             said.append(f"{path}: variants {left} and {right} have the same checks")
     return said
@@ -177,10 +199,11 @@ def _lint_held_back(mechanism: Mechanism, members: Path | None) -> list[str]:
     member = member_of(mechanism.slug, members)
     if member is None or member.held_back is None:
         return []
-    said = _lint_checks(member.held_back, mechanism.contract, fewest=1)
+    numbers = sorted({*SAMPLE, *mechanism.says.variants})
+    said = _lint_checks(member.held_back, mechanism.contract, numbers, fewest=1)
     if said:
         return said
-    for n in SAMPLE:
+    for n in numbers:
         visible = {literal([*check.arguments]) for check in checks_of(mechanism.folder / "checks.py", n)}
         for check in checks_of(member.held_back, n):
             if literal([*check.arguments]) in visible:

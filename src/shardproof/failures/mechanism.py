@@ -132,7 +132,8 @@ def function_of(path: Path, name: str) -> Callable[..., Any]:
     try:
         space: dict[str, Any] = {"__name__": f"catalogue {path.parent.name}/{path.stem}", "__file__": str(path)}
         exec(compile(path.read_bytes(), str(path), "exec"), space)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        # SystemExit too: a file of checks that says exit(0) must not become the verdict "held".
         raise InvalidValueError(f"Expected Python that runs, got {path}: {type(error).__name__}: {error}.") from error
     if not callable(space.get(name)):
         raise InvalidValueError(f"Expected a function {name}, got {path} without it.")
@@ -159,7 +160,7 @@ def checks_from(checks: Callable[[int], Iterable[object]], n: int, path: Path) -
         return tuple(_check(entry) for entry in checks(n))
     except InvalidValueError as error:
         raise InvalidValueError(f"{error} In checks({n}) of {path}.") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InvalidValueError(
             f"Expected checks({n}) to return a list, got {type(error).__name__}: {error} in {path}."
         ) from error

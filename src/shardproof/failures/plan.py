@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import platform
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations
 from pathlib import Path
@@ -15,7 +16,7 @@ from shardproof.errors import InvalidValueError
 from shardproof.failures.mechanism import Check, Mechanism, Member, checks_from, function_of, member_of
 from shardproof.failures.render import calls_of, render, sha256
 from shardproof.failures.roles import RULES, WRONG, sources
-from shardproof.failures.syntax import Parts, parts_of, shape_of
+from shardproof.failures.syntax import Parts, cheats, parts_of, shape_of
 from shardproof.failures.values import plain
 from shardproof.records.map import (
     CaseContent,
@@ -81,7 +82,7 @@ def load(mechanism: Mechanism, members: Path | None) -> Loaded:
         parts={role: parts_of(text) for role, text in texts.items()},
         checks=_asking(mechanism.folder / "checks.py"),
         hidden=_hidden(member),
-        broken=tuple(_equal_sources(texts)),
+        broken=(*_equal_sources(texts), *_cheating(texts)),
     )
 
 
@@ -102,7 +103,9 @@ def plan_case(loaded: Loaded, name: str, n: int) -> Plan:
                 _program("repair", "held back", render(loaded.parts["repair"], n, calls_of(hidden)), hidden)
             )
         content = _content(loaded.mechanism, name, n, visible, programs)
-        return Plan(content, case_digest(content), tuple(programs), loaded.broken)
+        repeated = [label for label, times in Counter(check.label for check in visible).items() if times > 1]
+        broken = (*loaded.broken, *(f"two checks have the label {label!r}" for label in repeated))
+        return Plan(content, case_digest(content), tuple(programs), broken)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidValueError(
             f"Expected plain values and ASCII, got {loaded.mechanism.folder}, variant {n}: {error}."
@@ -144,6 +147,11 @@ def _equal_sources(texts: Mapping[RoleName, str]) -> list[str]:
         if shape_of(texts[left]) == shape_of(texts[right]):
             said.append(f"{left} and {right} have the same syntax tree")
     return said
+
+
+def _cheating(texts: Mapping[RoleName, str]) -> list[str]:
+    # A program's checks stand in it: one that looks into the interpreter passes them without computing anything.
+    return [f"{role} does more than compute: {problem}" for role, text in texts.items() for problem in cheats(text)]
 
 
 def _program(role: RoleName, part: Part, source: bytes, checks: tuple[Check, ...]) -> Program:

@@ -13,7 +13,7 @@ from shardproof.failures.mechanism import Check, Mechanism, Member, checks_of, f
 from shardproof.failures.values import plain, same
 
 Role = Literal["failing", "unsuccessful", "repair"]
-RULES = 1
+RULES = 2
 """The version of the role rules and of the judge; a change makes remembered verdicts old."""
 WRONG: tuple[Literal["failing"], Literal["unsuccessful"]] = ("failing", "unsuccessful")
 
@@ -42,7 +42,7 @@ def observe(solve: Callable[..., Any], checks: Sequence[Check]) -> tuple[Row, ..
     for check in checks:
         try:
             actual = plain(solve(*copy.deepcopy(check.arguments)))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             actual = {"raises": type(error).__name__}
         rows.append(Row(check.label, actual, same(actual, plain(check.expected))))
     return tuple(rows)
@@ -90,7 +90,11 @@ def try_variant(mechanism: Mechanism, n: int, member: Member | None) -> list[str
     """
     solves = {role: function_of(path, "solve") for role, path in sources(mechanism, member).items()}
     checks = checks_of(mechanism.folder / "checks.py", n)
-    said = broken_roles({role: observe(solve, checks) for role, solve in solves.items()}, checks)
+    seen = {role: observe(solve, checks) for role, solve in solves.items()}
+    said = broken_roles(seen, checks)
+    for role, solve in solves.items():
+        if not _equal_rows(observe(solve, checks[::-1])[::-1], seen[role]):
+            said.append(f"{role} gives another result when it is asked again in another order; it keeps something")
     if member is not None and member.held_back is not None:
         hidden = checks_of(member.held_back, n)
         said += broken_held_back({role: observe(solve, hidden) for role, solve in solves.items()})
@@ -114,6 +118,10 @@ def _accepted_idlers(checks: Sequence[Check]) -> list[str]:
         **{f"one that always raises {name}": [{"raises": name}] * len(expected) for name in sorted(raised)},
     }
     return [f"{idler} passes all checks" for idler, given in idlers.items() if all(map(same, given, expected))]
+
+
+def _equal_rows(left: Sequence[Row], right: Sequence[Row]) -> bool:
+    return all(same(one.actual, other.actual) for one, other in zip(left, right, strict=True))
 
 
 def _short(value: object) -> str:

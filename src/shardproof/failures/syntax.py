@@ -5,13 +5,10 @@ from __future__ import annotations
 import ast
 import dataclasses
 
-PURE = frozenset(
-    {"array", "bisect", "cmath", "collections", "collections.abc", "copy", "dataclasses", "decimal", "enum"}
-) | {*("fractions", "functools", "heapq", "itertools", "math", "numbers", "operator", "statistics", "struct", "typing")}
-"""Standard library modules that compute and do nothing else."""
+from shardproof.failures.purity import impurities
+
 RESERVED = frozenset({"json", "N", "observations", "plain", "same", "check"})
 """Names of the rendered program around the implementation."""
-DOING = frozenset({"print", "open", "input", "exec", "eval", "compile", "__import__", "breakpoint", "exit", "quit"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,44 +63,47 @@ def misfits(text: str, signature: str) -> list[str]:
     said = [] if ast.get_docstring(tree) else ["no module docstring"]
     for node in tree.body:
         said += _misplaced(node)
-    for inner in ast.walk(tree):
-        said += _doing(inner)
-    return said + _signature(tree, signature)
+    return said + cheats(text) + _signature(tree, signature)
+
+
+def cheats(text: str) -> list[str]:
+    """What would let an implementation answer from more than its arguments; `misfits` names it too.
+
+    Raises:
+        SyntaxError: it is no Python.
+    """
+    tree = ast.parse(text)
+    used = {(name, getattr(node, "lineno", 1)): None for node in ast.walk(tree) for name in _names(node)}
+    reserved = [f"line {line}: {name} is a name of the rendered program" for name, line in used if name in RESERVED]
+    return impurities(tree) + reserved
 
 
 def _misplaced(node: ast.stmt) -> list[str]:
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        names = [node.module or "."] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
-        others = [name for name in names if name not in PURE]
-        return [f"line {node.lineno}: imports {name}; allowed: {', '.join(sorted(PURE))}" for name in others]
-    if isinstance(node, ast.FunctionDef):
-        return _reserved([node.name], node.lineno)
+    if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef) or _is_docstring(node):
+        return []
     if isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets):
-        return _reserved([target.id for target in node.targets if isinstance(target, ast.Name)], node.lineno)
-    if isinstance(node, ast.Expr) and _is_docstring(node):
         return []
     return [f"line {node.lineno}: code at module level; only imports, constants and functions may be there"]
 
 
-def _reserved(names: list[str], line: int) -> list[str]:
-    return [f"line {line}: {name} is a name of the rendered program" for name in names if name in RESERVED]
-
-
-def _doing(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Name) and node.id in DOING:
-        return [f"line {node.lineno}: {node.id}; an implementation only computes"]
-    if isinstance(node, ast.Import | ast.ImportFrom) and node.col_offset:
-        return [f"line {node.lineno}: an import inside a function; imports stand at the top"]
-    return []
+def _names(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Name):
+        return [node.id]
+    if isinstance(node, ast.arg):
+        return [node.arg]
+    if isinstance(node, ast.alias):
+        return [node.asname or node.name]
+    return [node.name or ""] if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler) else []
 
 
 def _signature(tree: ast.Module, signature: str) -> list[str]:
     solves = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "solve"]
     if len(solves) != 1:
         return [f"{len(solves)} functions solve; expected one"]
-    arguments = [argument.arg for argument in solves[0].args.args]
+    given = ast.unparse(solves[0].args)
+    arguments = [name.strip() for name in given.split(",")]
     asked = [name.strip() for name in signature.removeprefix("solve(").removesuffix(")").split(",")]
-    return [] if arguments == asked else [f"solve({', '.join(arguments)}); the contract says {signature}"]
+    return [] if arguments == asked else [f"solve({given}); the contract says {signature}"]
 
 
 def _is_docstring(node: ast.AST) -> bool:

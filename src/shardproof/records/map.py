@@ -56,7 +56,7 @@ class MechanismFile(_Closed):
     family: Slug
     group: Group
     contract: Slug
-    variants: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=3)]
+    variants: Annotated[tuple[Annotated[int, Field(ge=1, strict=True)], ...], Field(min_length=3)]
     root_cause: Prose
     unsuccessful_approach: Prose
     why_it_matters: Prose

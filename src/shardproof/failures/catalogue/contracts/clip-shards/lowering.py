@@ -1,4 +1,4 @@
-"""A layout as shards: what each rank holds, copies included; the returned norm is the one that the factor comes from."""
+"""A layout as shards: what each rank holds, copies included; the norm is the one that the factor comes from."""
 
 from shardproof.failures.axes import clips, elements, exponent, spread, times
 from shardproof.failures.lowering import PADDING, Ended
