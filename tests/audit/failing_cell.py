@@ -1,4 +1,4 @@
-"""A failing cell, run in real processes and stored as an audit stores it: control and subject, the calls that are named."""
+"""A failing cell, run in real processes and stored as an audit stores it: control and subject, on the calls named."""
 
 from shardproof.audit import store
 from shardproof.audit.environment import environment
