@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from shardproof.audit import store
 from shardproof.audit.files import collect, export, export_plan, is_export
@@ -21,6 +22,7 @@ from shardproof.audit.layouts import named
 from shardproof.audit.orders import norm_of_order
 from shardproof.audit.run import go_on, regrade
 from shardproof.audit.store import StoredRunError
+from shardproof.cli.main import app
 from shardproof.errors import InvalidValueError
 
 LAYOUT = "hand-sharded"
@@ -282,6 +284,32 @@ def test_a_plan_that_was_changed_is_refused(answered):
     )
     with pytest.raises(StoredRunError, match="this version exports"):
         collect(answered)
+
+
+def test_an_export_that_poses_as_a_run_is_not_believed(answered):
+    collect(answered)
+    text = (answered / "plan.json").read_text()
+    (answered / "plan.json").write_text(text.replace('"framework": "files"', '"framework": "torch"'))
+    assert "torch" in (answered / "plan.json").read_text()
+
+    assert is_export(answered)
+    with pytest.raises(StoredRunError, match="this version exports"):
+        collect(answered)
+
+
+def test_the_commands_export_and_grade(tmp_path):
+    folder, run = tmp_path / "export", CliRunner().invoke
+    exported = run(app, ["audit", "export", str(folder), "--layout", LAYOUT])
+    digest = exported.output.split("--plan-sha256 ")[1].strip()
+    answer(folder, [LAYOUT])
+
+    assert exported.exit_code == 0
+    assert run(app, ["audit", "grade", str(folder), "--plan-sha256", digest, "--profile", "strict"]).exit_code == 0
+    assert run(app, ["audit", "grade", str(folder), "--plan-sha256", "0" * 64]).exit_code == 4
+    (folder / CALL / "rank0.json").write_text('{"norm": 1.0}')
+    assert run(app, ["audit", "grade", str(folder)]).exit_code == 1
+    (folder / CALL / "rank0.json").unlink()
+    assert run(app, ["audit", "grade", str(folder)]).exit_code == 3
 
 
 @pytest.mark.parametrize("name", ["sitecustomize.py", "results/other"])

@@ -11,7 +11,10 @@ from typing import Final
 
 from shardproof.records.audit import Environment
 
-_PACKAGES: Final = ("shardproof", "torch", "numpy", "pydantic")
+_PACKAGES: Final = (
+    *("shardproof", "torch", "numpy", "pydantic"),
+    *("accelerate", "deepspeed", "jax", "lightning-fabric", "optax"),
+)
 
 
 def environment() -> Environment:

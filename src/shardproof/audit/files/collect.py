@@ -7,6 +7,7 @@ cell is `could not tell` at best; what can be read and has the wrong dtype or sh
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -44,10 +45,14 @@ _KNOWN: Final = {
 
 
 def is_export(folder: Path) -> bool:
-    """Whether a folder holds an export, rather than a run."""
-    if not (folder / store.PLAN).is_file():
-        return False
-    return [subject.framework for subject in store.read_plan(folder)[0].subjects] == ["files"]
+    """Whether a folder holds an export, rather than a run.
+
+    A folder for a job is enough: the plan may have been changed, so that stored observations would be believed.
+    """
+    if os.path.lexists(folder / JOB):
+        return True
+    plan = store.read_plan(folder)[0] if (folder / store.PLAN).is_file() else None
+    return plan is not None and any(subject.framework == "files" for subject in plan.subjects)
 
 
 def collect(folder: Path) -> None:
@@ -75,7 +80,7 @@ def _only_ours(folder: Path, plan: Plan) -> None:
     if unknown := [name for name in found if name not in LAYOUTS]:
         raise StoredRunError(f"Expected layouts of this version, got {shown(unknown)}. Export again.")
     ours = export_plan(named(found) if found else (), norm_type=norm_type_of(plan))
-    if (ours.cells, _text(ours)) != (plan.cells, _text(plan)):
+    if (ours.subjects, ours.cells, _text(ours)) != (plan.subjects, plan.cells, _text(plan)):
         raise StoredRunError("Expected the plan that this version exports, got another one. Export again.")
     odd = [name for name in names(folder, (), 64) or () if name not in _KNOWN]
     try:
