@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import socket
 import struct
 import subprocess
 import sys
@@ -102,17 +103,37 @@ def test_a_job_that_clips_each_rank_by_its_own_norm_fails(exported):
     assert "local-shard-clip" in {name.mechanism for together in candidates for name in together}
 
 
-def test_the_documented_job_runs_and_is_judged(exported):
+@pytest.mark.processes
+def test_the_job_of_the_documentation_runs_and_is_judged(tmp_path):
     pytest.importorskip("torch", reason="the example job needs torch")
-    job = Path(__file__).parent / "jobs" / "job.py"
-    # One process is rank 0 of two: what it cannot answer for stays unobserved.
-    code = f"import runpy; runpy.run_path({str(job)!r})['main']({str(exported)!r}, {LAYOUT!r})"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=100, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    text = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
+    job = next(block for block in text.split("```python\n")[1:] if block.startswith("import json, sys"))
+    (tmp_path / "job.py").write_text(job.partition("```")[0])
+    (tmp_path / "mine.py").write_text("from torch.nn.utils import clip_grad_norm_ as clip\n")
+    folder = tmp_path / "export"
+    export(folder, export_plan(named(["ddp", LAYOUT])))
+    for layout in ("ddp", LAYOUT):
+        command = [sys.executable, "job.py", folder, layout]
+        shared = {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(_free_port()),
+            "WORLD_SIZE": "2",
+            "OMP_NUM_THREADS": "1",
+        }
+        ranks = [
+            subprocess.Popen(command, cwd=tmp_path, env={**os.environ, **shared, "RANK": str(rank)}) for rank in (0, 1)
+        ]
+        assert [rank.wait(timeout=100) for rank in ranks] == [0, 0]
 
-    cell = subject(exported)
+    graded = verdict(folder)
 
-    assert cell.verdict == "could not tell"
-    assert "rank 1 wrote no answer" in cell.reason
+    assert [cell.verdict for cell in graded.cells if not cell.control] == ["pass", "fail"]
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def test_a_job_that_has_not_run_is_not_run(exported):
