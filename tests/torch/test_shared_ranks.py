@@ -95,6 +95,43 @@ def test_gradients_that_would_be_scaled_twice_are_refused():
         clip_grad_norm_([("c", c), ("d", d)], 1.0, groups={"x": ["c"], "y": ["d"]})
 
 
+def test_strided_views_are_refused_where_they_share_an_element_and_taken_where_they_do_not():
+    """Extents that cross are no overlap; one element in two views is."""
+    from shardproof.torch import clip_grad_norm_
+
+    def listed(*views):
+        made = [(f"p{index}", torch.nn.Parameter(torch.zeros(view.shape))) for index, view in enumerate(views)]
+        for (_, each), view in zip(made, views, strict=True):
+            each.grad = view
+        return made
+
+    memory = torch.arange(1.0, 13.0).reshape(3, 4)
+    for views in (
+        (memory[:, :2], memory[:, 1]),
+        (memory[:, 1], memory[:, :2]),
+        (memory[:, :1], memory[2, :]),
+        (memory.flatten()[::3], memory.flatten()[::2]),
+    ):
+        before = memory.clone()
+        with pytest.raises(InvalidValueError, match=r"p[01] and p[01] share memory"):
+            clip_grad_norm_(listed(*views), 1.0)
+        assert torch.equal(memory, before)
+    norm = clip_grad_norm_(listed(memory[:, :2], memory[:, 2:]), 650**0.5 / 2)
+    assert float(norm) == 650**0.5
+    assert torch.allclose(memory, torch.arange(1.0, 13.0).reshape(3, 4) / 2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"placements": {"*.expert.*": "replicate", "*": "replicate"}}, {"groups": {"a": ["layers.0*"], "b": ["*"]}}],
+)
+def test_a_pattern_that_means_no_tensor_of_any_rank_is_refused(options):
+    from shardproof.torch import clip_grad_norm_
+
+    with pytest.raises(PlacementError, match="no rank has a tensor whose name it matches"):
+        clip_grad_norm_([("model.experts.0", parameter([3.0, 4.0])), ("c", parameter([0.0]))], 1.0, **options)
+
+
 def test_tied_copies_on_one_rank_are_compared_too():
     """check_copies: two names of one tensor with different gradients, on a single rank."""
     from shardproof.torch import clip_grad_norm_

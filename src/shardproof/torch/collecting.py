@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
@@ -236,33 +237,83 @@ def _stepped(held: Sequence[Held], tensors: Sequence[Any]) -> Iterator[str]:
 def _overlaps(held: Sequence[Held], local: Local) -> list[str]:
     """Gradients that share memory and would be scaled twice: by parts, or as one object in two groups.
 
-    Found where one begins inside another that fills its region; the very same memory in one group is scaled once.
+    The very same memory in one group is scaled once, and is no overlap.
     """
     if _lie_apart(local.columns):
         return []
-    regions = sorted(
-        (values.data_ptr(), not is_one_region(values), values.nbytes, index)
+    lying = sorted(
+        (values.data_ptr(), index)
         for index, values in enumerate(local.values)
         if values is not None and values.numel() and values.device.type == "cpu"
     )
-    said, reach, last = [], 0, -1
-    for start, scattered, size, index in regions:
-        values = local.values[index]
-        assert values is not None
-        if start < reach:
-            same = place(values) == place(local.values[last])  # type: ignore[arg-type]
-            if not same or held[index].read.group != held[last].read.group:
-                said.append(
-                    f"the gradients of {held[last].name} and {held[index].name} share memory, so one of them would "
-                    "be scaled twice; give each its own, for example p.grad = p.grad.clone()"
-                )
-        elif not scattered:
-            reach, last = start + size, index
+    said: list[str] = []
+    for cluster in _clusters([index for _, index in lying], local.values):
+        said += _shared(cluster, held, local.values)
     return said
 
 
+def _clusters(order: Sequence[int], values: Sequence[Tensor | None]) -> Iterator[list[int]]:
+    """Gradients, by address, that lie within each other's extent: only these can share memory."""
+    cluster: list[int] = []
+    reach = 0
+    for index in order:
+        each = values[index]
+        assert each is not None
+        if cluster and each.data_ptr() >= reach:
+            yield cluster
+            cluster = []
+        cluster.append(index)
+        reach = max(reach, each.data_ptr() + _extent(each))
+    if cluster:
+        yield cluster
+
+
+def _extent(values: Tensor) -> int:
+    """Bytes from the first element's first to the last element's last."""
+    steps = sum((size - 1) * stride for size, stride in zip(values.shape, values.stride(), strict=True))
+    return (steps + 1) * values.itemsize
+
+
+def _shared(cluster: Sequence[int], held: Sequence[Held], values: Sequence[Tensor | None]) -> Iterator[str]:
+    """What is wrong with a cluster; each place in memory is marked with the gradient that was seen there first."""
+    tensors = {index: each for index in cluster if (each := values[index]) is not None}
+    first = next(iter(tensors.values())).data_ptr()
+    size = max(each.data_ptr() + _extent(each) for each in tensors.values()) - first
+    # As a rule all addresses are multiples of the item size, and a mark for each item is enough.
+    unit = math.gcd(
+        *(each.itemsize for each in tensors.values()), *(each.data_ptr() - first for each in tensors.values())
+    )
+    owner = np.full(size // unit, -1, np.int32)
+    seen: dict[tuple[object, ...], int] = {}
+    for index, each in tensors.items():
+        alike = seen.setdefault((*place(each), held[index].read.group), index)
+        marks = _marks(owner, each, first, unit)
+        found = marks[marks >= 0]
+        if alike == index and found.size:
+            yield (
+                f"the gradients of {held[int(found[0])].name} and {held[index].name} share memory, so one of them "
+                "would be scaled twice; give each its own, for example p.grad = p.grad.clone()"
+            )
+        marks[...] = alike
+
+
+def _marks(owner: np.ndarray[Any, np.dtype[np.int32]], values: Tensor, first: int, unit: int) -> Any:
+    """The marks of a tensor's elements, one row of `itemsize / unit` for each."""
+    width = values.itemsize // unit
+    start = (values.data_ptr() - first) // unit
+    strides = [stride * width * owner.itemsize for stride in values.stride()]
+    return np.lib.stride_tricks.as_strided(
+        owner[start:], (*values.shape, width), (*strides, owner.itemsize), writeable=True
+    )
+
+
 def _lie_apart(columns: Columns) -> bool:
-    """Whether each begins at or after the end of the one before it, by addresses; as a rule no more is asked."""
+    """Whether each begins at or after the end of the one before it, by addresses; as a rule no more is asked.
+
+    What does not fill its region reaches further than its count says, so that it has to be looked at.
+    """
+    if not all(direct or not count for direct, count in zip(columns.direct, columns.counts, strict=True)):
+        return False
     dtypes = set(columns.dtypes)
     one = dtypes.pop() if len(dtypes) == 1 else None
     sizes = one.itemsize if one else np.array([each.itemsize if each else 0 for each in columns.dtypes], np.int64)

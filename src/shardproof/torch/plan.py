@@ -28,7 +28,7 @@ from shardproof.torch.norms import Found, not_finite, of_largest, of_powers, of_
 from shardproof.torch.packet import Packet, decode, encode, next_plan, widen, width
 from shardproof.torch.partials import reduce_together
 from shardproof.torch.passes import Chosen, chosen
-from shardproof.torch.reading import Place, Read, Said, check_ties, read
+from shardproof.torch.reading import Place, Read, Said, check_named, read
 from shardproof.torch.request import Request, checked_order, request
 from shardproof.torch.roster import Held, Roster, looks, present, slice_weight
 from shardproof.torch.source import Source
@@ -487,7 +487,7 @@ class ClipPlan:
         self._catalog = None
         said, rank, number = self._said, self._here.rank, next_plan(self._here.group)
         refusals.agree_on_options(self._here, said.options)
-        found = catalog(self._here, self._mesh, reads, lambda names: check_ties(said, names))
+        found = catalog(self._here, self._mesh, reads, lambda names: check_named(said, names))
         self._buckets = buckets(found.lines.values(), said.groups or (), per_parameter=said.per_parameter_norms)
         widen(self._here.group, self._buckets.count)
         held = tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor
 from shardproof.errors import InvalidTypeError, PlacementError
 from shardproof.layout import Interval, Listed, Mesh, Placement, Slice, chunk, crossed, line
 from shardproof.torch.modules import Own, of_modules
-from shardproof.torch.naming import Groups, Named, Placements, Rules, group_of, is_dtensor, rules
+from shardproof.torch.naming import Groups, Named, Placements, Rules, group_of, is_dtensor, matches, rules
 from shardproof.torch.partials import Partial, partial_of
 from shardproof.torch.world import LINE, MeshLike, World, axis_group, of_device_mesh
 
@@ -109,14 +109,33 @@ def _check_names(listed: Named, said: Said) -> None:
                 raise PlacementError(f"{option} names {name!r}, which is not among this rank's tensors.")
 
 
-def check_ties(said: Said, names: Collection[str]) -> None:
-    """Refuse a tie of which no rank has any name: a slip there would count a tensor twice, unseen."""
+def check_named(said: Said, names: Collection[str]) -> None:
+    """Refuse what means no tensor of any rank: a tie, a pattern of placements, a member of a group.
+
+    A slip there would count a tensor twice, or let it fall through to another pattern, unseen.
+    """
+    for option, key in _keys(said):
+        if not any(matches(name, key) for name in names):
+            raise PlacementError(
+                f"{option} names {key!r}, and no rank has a tensor whose name it matches; names are those that "
+                f"describe() prints, such as {min(names, default='none')!r}. Correct the pattern, or leave it out."
+            )
     for tie in said.tied:
         if not any(name in names for name in tie):
             raise PlacementError(
                 f"tied names {', '.join(map(repr, tie))}, and no rank has a tensor of any of these names; they "
                 f"have to be the full names that describe() prints, such as {min(names, default='none')!r}."
             )
+
+
+def _keys(said: Said) -> Iterator[tuple[str, str]]:
+    """Every pattern and name of placements and groups; "*" may stand for none."""
+    if isinstance(said.placements, Mapping):
+        yield from (("placements", key) for key in said.placements if isinstance(key, str) and key != "*")
+    if isinstance(said.groups, Mapping):
+        for group, members in said.groups.items():
+            listed = [members] if isinstance(members, str) else members
+            yield from ((f"groups[{group!r}]", key) for key in listed if isinstance(key, str) and key != "*")
 
 
 def _read_one(name: str, tensor: Tensor, told: Rules, said: Said, by_module: Own | None, place: Place) -> Read:
