@@ -30,7 +30,7 @@ def test_name_with_brackets_means_itself():
     first, second = parameter(3.0), parameter(4.0)
     named = [("layers[0].weight", first), ("layers[1].weight", second)]
 
-    norms = clip_grad_norm_(named, None, groups={"zero": ["layers[0].weight"], "one": ["layers[1].*", "*1?.weight"]})
+    norms = clip_grad_norm_(named, None, groups={"zero": ["layers[0].weight"], "one": ["*1?.weight"]})
 
     assert {group: float(norm) for group, norm in norms.items()} == {"zero": 3.0, "one": 4.0}
 
