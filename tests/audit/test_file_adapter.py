@@ -120,10 +120,13 @@ def test_the_job_of_the_documentation_runs_and_is_judged(tmp_path):
             "WORLD_SIZE": "2",
             "OMP_NUM_THREADS": "1",
         }
-        ranks = [
-            subprocess.Popen(command, cwd=tmp_path, env={**os.environ, **shared, "RANK": str(rank)}) for rank in (0, 1)
-        ]
-        assert [rank.wait(timeout=100) for rank in ranks] == [0, 0]
+        ranks = [subprocess.Popen(command, cwd=tmp_path, env=shared | {"RANK": str(rank)}) for rank in (0, 1)]
+        try:
+            assert [rank.wait(timeout=50) for rank in ranks] == [0, 0]
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
 
     graded = verdict(folder)
 
