@@ -13,7 +13,7 @@ import pytest
 from shardproof.audit import store
 from shardproof.audit.environment import environment
 from shardproof.audit.layouts import named
-from shardproof.audit.run import begin, go_on, plan_of, regrade
+from shardproof.audit.run import begin, believed, go_on, plan_of, regrade
 from shardproof.errors import InvalidValueError
 
 
@@ -79,6 +79,30 @@ def test_what_does_not_hold_together_is_refused(folder, tamper):
 
     with pytest.raises(store.StoredRunError):
         regrade(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda verdict: verdict | {"word": "held", "exit_code": 0},
+        lambda verdict: verdict | {"counts": {"pass": 2}},
+        lambda verdict: verdict | {"cells": [cell | {"verdict": "pass"} for cell in verdict["cells"]]},
+        lambda verdict: verdict | {"waivers": {"norm.global": "never said"}},
+    ],
+)
+def test_a_verdict_that_does_not_follow_from_the_observations_is_not_believed(folder, change):
+    path = folder / store.OBSERVATIONS
+    lines = path.read_text().splitlines(keepends=True)
+    line = json.loads(lines[1])
+    line["ranks"][0]["calls"][0]["returned"]["number"] = 1.0
+    path.write_text("".join([lines[0], json.dumps(line) + "\n", *lines[2:]]))
+    assert regrade(folder).word == "violated"
+    assert believed(folder).verdict.word == "violated"
+
+    (folder / store.VERDICT).write_text(json.dumps(change(json.loads((folder / store.VERDICT).read_text()))))
+
+    with pytest.raises(store.StoredRunError, match="follows from the observations"):
+        believed(folder)
 
 
 def test_a_verdict_on_another_plan_is_refused(folder):

@@ -25,6 +25,7 @@ from shardproof.audit.subjects import BUILT_IN, CONTROL, missing, outside, parse
 from shardproof.errors import InvalidValueError
 from shardproof.failures import lowered
 from shardproof.records.audit import (
+    AuditReport,
     CellObservation,
     CellPlan,
     CellVerdict,
@@ -184,6 +185,26 @@ def regrade(folder: Path, *, profile: Profile = "core", waivers: Mapping[str, st
         verdict = verdict.model_copy(update={"diagnoses": _diagnoses(folder, graded)})
     store.write_verdict(folder, verdict)
     return verdict
+
+
+def believed(folder: Path) -> AuditReport:
+    """A graded run, whose stored verdict was found to follow from its observations.
+
+    Raises:
+        StoredRunError: the verdict says something else than grading the observations again, by the same version and
+            with the same profile and waivers, does.
+    """
+    report = store.read_report(folder)
+    stored = report.verdict
+    again = _graded(folder, stored.profile, stored.waivers).verdict
+    # As text, because NaN is not equal to itself.
+    bare = stored.model_copy(update={"diagnoses": ()}).model_dump_json()
+    if stored.graded_by == again.graded_by and bare != again.model_dump_json():
+        raise store.StoredRunError(
+            f"Expected a verdict that follows from the observations of {folder}, got {stored.word!r} where grading "
+            f"them gives {again.word!r}, or other cells. Run `shardproof audit grade` to grade it again."
+        )
+    return report
 
 
 def _graded(folder: Path, profile: Profile, waivers: Mapping[str, str] | None) -> Graded:

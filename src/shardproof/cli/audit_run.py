@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -164,6 +165,7 @@ def _go_on(folder: Path, files: Files, repeat: int, profile: Profile, waived: Ma
 
     regrade(folder, profile=profile, waivers=waived)
     write_reports(folder, files)  # every cell as not run: what is left where the harness is killed
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         go_on(folder, progress_line(), repeat=repeat, profile=profile, waivers=waived)
     except KeyboardInterrupt:
@@ -172,6 +174,8 @@ def _go_on(folder: Path, files: Files, repeat: int, profile: Profile, waived: Ma
             f"To go on: shardproof audit run --resume {folder}",
             err=True,
         )
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _look_in_working_directory() -> None:

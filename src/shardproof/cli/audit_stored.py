@@ -77,7 +77,10 @@ def report(
     sarif: SarifFile = None,
 ) -> None:
     """Render a graded run; without a file to write, print the matrix."""
+    from shardproof.audit.run import believed
+
     with refusing():
+        believed(folder)
         written = write_reports(folder, Files(html=html, json=json_, junit=junit, sarif=sarif))
         if not written:
             show(folder, as_json=False)
@@ -90,11 +93,11 @@ def diff(
 ) -> None:
     """Compare two graded runs cell by cell; exits 0 when no cell changed, 1 when one did."""
     from shardproof.audit.diff import diff as compare
-    from shardproof.audit.store import read_report
+    from shardproof.audit.run import believed
     from shardproof.report.audit_diff import print_diff
 
     with refusing():
-        compared = compare(read_report(old), read_report(new))
+        compared = compare(believed(old), believed(new))
     if json_:
         typer.echo(compared.model_dump_json(indent=1))
     else:
@@ -107,10 +110,10 @@ def replay(
     cell: Annotated[str, typer.Argument(metavar="CELL", help="SUBJECT/LAYOUT, or the number of a cell in the report.")],
 ) -> None:
     """Print the one command that runs a cell of a stored run again."""
-    from shardproof.audit.store import read_report
+    from shardproof.audit.run import believed
 
     with refusing():
-        stored = read_report(folder)
+        stored = believed(folder)
     planned = found(stored, cell)
     subject = next(subject for subject in stored.plan.subjects if subject.name == planned.subject)
     words = ["shardproof", "audit", "run", subject.spec, "--layout", planned.layout]
