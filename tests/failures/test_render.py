@@ -12,8 +12,8 @@ import pytest
 from shardproof.errors import InvalidValueError
 from shardproof.failures.judge import read_report
 from shardproof.failures.mechanism import CATALOGUE, Check, checks_of
-from shardproof.failures.render import calls_of, render, sha256
 from shardproof.failures.purity import PURE
+from shardproof.failures.render import calls_of, render, sha256
 from shardproof.failures.syntax import Parts, parts_of
 
 FOLDER = CATALOGUE / "norm-scope" / "local-shard-clip"
