@@ -31,7 +31,7 @@ def demo(
 ) -> None:
     """Exit 0 when the pages verified and shardproof passed everywhere; that torch fails somewhere is the point."""
     verified = verify_pages(pages)
-    typer.echo("Auditing torch.nn.utils.clip_grad_norm_ and shardproof in real processes (about half a minute).")
+    typer.echo("Auditing torch.nn.utils.clip_grad_norm_ and shardproof in real processes (about twenty seconds).")
     folder = fresh(out / "run")
     command = ["python", "-m", "shardproof.cli.demo", *sys.argv[1:]]
     verdict = run(folder, plan_of(["torch", OURS], named(DEMO), timeout_s=timeout, command=command), progress_line())
