@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from tests.failures.catalogues import FAMILY, SLUG, copy_catalogue, edit
 
+from shardproof.errors import InvalidValueError
 from shardproof.failures import verification
-from shardproof.failures.kept import RESULTS, SUMMARY, ResultsError, cached, read_results, resume
+from shardproof.failures.kept import RESULTS, SUMMARY, ResultsError, _appender, cached, kept_in, read_results, resume
 from shardproof.failures.mechanism import load_mechanism
 from shardproof.failures.plan import Plan, case_digest, load, plan_case
 from shardproof.failures.verification import Effort, verify_cases
@@ -207,3 +209,71 @@ def test_a_finished_folder_starts_anew_and_a_foreign_one_is_refused(copied, tmp_
     (out / RESULTS).write_text(found[0].model_dump_json().replace('"version":1', '"version":2') + "\n")
     with pytest.raises(ResultsError, match="line 1"):
         resume(out)
+
+
+FORGED = {
+    "the key alone": lambda document, key: document | {"key": key},
+    "key and digest": lambda document, key: document | {"key": key, "case_digest": "0" * 64},
+    "a wrong value with the flag of a right one": lambda document, key: _with_observation(document, actual=[[7]]),
+    "an expected value of its own": lambda document, key: _with_observation(document, actual=[[7]], expected=[[7]]),
+    "no observations": lambda document, key: (
+        document | {"programs": [one | {"observations": []} for one in document["programs"]]}
+    ),
+    "a program less": lambda document, key: document | {"programs": document["programs"][:-1]},
+}
+
+
+def _with_observation(document, **values):
+    *others, last = document["programs"]
+    rows = [last["observations"][0] | values, *last["observations"][1:]]
+    return document | {"programs": [*others, last | {"observations": rows}]}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_an_edited_cache_does_not_make_a_verdict(what, copied, tmp_path):
+    """A remembered result is judged again by its own values and by the plan; one that does not fit is run again."""
+    cache, other = tmp_path / "cache", plan(copied, 2)
+    (held,), _ = verified([plan(copied)], cache=cache)
+    forges_another = what.startswith("key") or what.startswith("the key")
+    key = other.key("none") if forges_another else held.key
+    document = FORGED[what](json.loads(held.model_dump_json()), key)
+    path = cache / key[:2] / f"{key}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(document))
+    _, summary = verified([other if forges_another else plan(copied)], cache=cache)
+    assert (summary.from_cache, summary.ran) == (0, 1)
+
+
+def test_an_edited_folder_of_results_does_not_make_a_verdict(copied, tmp_path):
+    """A line whose values do not hold is run again, whatever verdict it says."""
+    (held,), _ = verified([plan(copied)])
+    document = json.loads(held.model_dump_json())
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / RESULTS).write_text(json.dumps(document) + "\n")
+    assert set(resume(out)) == {held.key}
+    failing, *others = document["programs"]
+    alike = document | {"programs": [failing, others[0] | {"observations": failing["observations"]}, *others[1:]]}
+    for edited in (alike, _with_observation(document, actual=[[7]]), document | {"broken": ["one"]}):
+        (out / RESULTS).write_text(json.dumps(edited) + "\n")
+        assert resume(out) == {}
+
+
+def test_two_runs_do_not_write_into_one_folder(copied, tmp_path):
+    """The second is refused, since it would take the file away from under the first; after the first it goes on."""
+    (held,), _ = verified([plan(copied)])
+    with kept_in(tmp_path / "out") as (known, append):
+        append(held)
+        with pytest.raises(InvalidValueError, match="no other run"), kept_in(tmp_path / "out"):
+            pytest.fail("two runs hold the folder")
+    assert known == {}
+    with kept_in(tmp_path / "out") as (known, _):
+        assert set(known) == {held.key}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full, the file that is always full")
+def test_a_full_disk_is_said_and_is_not_our_fault(copied, tmp_path):
+    """What was written before stays."""
+    (held,), _ = verified([plan(copied)])
+    with pytest.raises(InvalidValueError, match="No space left"), Path("/dev/full").open("ab", buffering=0) as file:
+        _appender(file, tmp_path)(held)

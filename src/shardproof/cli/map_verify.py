@@ -14,7 +14,7 @@ import typer
 from shardproof.cli.exits import Exit
 from shardproof.cli.map_choices import MEMBERS, VARIANTS, CaseLevel, numbers, plain_console, told
 from shardproof.failures.cases import read_registry
-from shardproof.failures.kept import RESULTS, Before, appender, cache_folder, resume, write_summary
+from shardproof.failures.kept import Before, cache_folder, kept_in, write_summary
 from shardproof.failures.mechanism import members_folder
 from shardproof.failures.selection import choose, plans
 from shardproof.failures.verification import Effort, verify_cases
@@ -109,16 +109,14 @@ def _run(verification: Verification, out: Path | None, said: Callable[[CaseResul
     """Run with results said as they come and, where there is a folder, appended to its file first."""
     if out is None:
         return verification(said, {})
-    known = resume(out)
-    with (out / RESULTS).open("a", encoding="utf-8") as file:
-        append = appender(file)
+    with kept_in(out) as (known, append):
 
         def sink(result: CaseResult) -> None:
             append(result)
             said(result)
 
         summary = verification(sink, known)
-    write_summary(out, summary)
+        write_summary(out, summary)
     return summary
 
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from shardproof.errors import InvalidValueError
 from shardproof.failures.mechanism import Check
 from shardproof.failures.plan import Plan, Program
-from shardproof.failures.roles import Row, broken_held_back, broken_roles
+from shardproof.failures.roles import Row, broken_held_back, broken_roles, broken_rows
 from shardproof.failures.values import plain, same
 from shardproof.isolation import Run
-from shardproof.records.map import CaseWord, ObservedCheck, ProgramResult
+from shardproof.records.map import CaseResult, CaseWord, ObservedCheck, ProgramResult
 
 OWN_DOING = ("exited", "signal", "left processes")
 """Endings that are the program's own."""
@@ -48,6 +48,48 @@ def judge_roles(plan: Plan, results: Sequence[ProgramResult]) -> tuple[str, ...]
     asked = next(program.checks for program in plan.programs if program.part == "visible")
     said = [*plan.broken, *broken_roles(visible, asked)]
     return tuple(said + (broken_held_back(hidden) if hidden else []))
+
+
+def misremembered(result: CaseResult, plan: Plan | None = None) -> list[str]:
+    """Name what a stored verdict `held` contradicts: its own observations and, where it is given, the plan.
+
+    A cache and a file of results can be edited; what they say is derived again, like what a program says.
+    """
+    said = ["it did not hold"] if result.verdict != "held" or result.broken else []
+    for one in result.programs:
+        rows = _rows(one)
+        said += ["a program with problems"] if one.problems or one.unclear or not rows else []
+        said += ["an outcome that its values contradict"] if any(_misjudged(row) for row in one.observations) else []
+        said += (
+            ["an exit code that its outcomes contradict"] if one.exit_code != (not all(r.passed for r in rows)) else []
+        )
+    visible = {one.role: _rows(one) for one in result.programs if one.part == "visible"}
+    if not {"failing", "unsuccessful"} <= visible.keys() or len({len(rows) for rows in visible.values()}) > 1:
+        return [*said, "a program is missing"]
+    said += broken_rows(visible)
+    said += [
+        row.check for one in result.programs if one.part == "held back" for row in one.observations if not row.passed
+    ]
+    return said + ([] if plan is None else _other(result, plan))
+
+
+def _misjudged(row: ObservedCheck) -> bool:
+    return row.passed is not same(row.actual, row.expected)
+
+
+def _other(result: CaseResult, plan: Plan) -> list[str]:
+    """What makes a result one of another plan: programs, or checks that they were asked."""
+    asked = [(one.role, one.part, one.sha256) for one in plan.programs]
+    if result.case_digest != plan.digest or asked != [(one.role, one.part, one.sha256) for one in result.programs]:
+        return ["it is of other programs"]
+    for program, one in zip(plan.programs, result.programs, strict=True):
+        pairs = [(check.label, plain(check.expected)) for check in program.checks]
+        if len(pairs) != len(one.observations) or not all(
+            row.check == label and same(row.expected, expected)
+            for row, (label, expected) in zip(one.observations, pairs, strict=True)
+        ):
+            return ["it is of other checks"]
+    return list(judge_roles(plan, result.programs))
 
 
 def word(results: Sequence[ProgramResult], broken: Sequence[str]) -> CaseWord:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
 import os
 from collections.abc import Callable, Iterator
+from io import FileIO
 from pathlib import Path
-from typing import IO
 
 from pydantic import ValidationError
 
 from shardproof.errors import InvalidValueError
+from shardproof.failures.judge import misremembered
 from shardproof.failures.store import record_text, write_record
 from shardproof.records.map import CaseResult, MapSummary
 
 RESULTS = "results.jsonl"
 SUMMARY = "summary.json"
+LOCK = ".lock"
 
 
 class ResultsError(InvalidValueError):
@@ -99,7 +103,7 @@ def resume(folder: Path) -> dict[str, Before]:
             (folder / SUMMARY).unlink()
         return _keep_held(path) if path.exists() else {}
     except OSError as error:
-        raise InvalidValueError(f"Expected a folder that can be written, got {folder}: {error.strerror}.") from error
+        raise _unwritten(folder, error) from error
 
 
 def _keep_held(path: Path) -> dict[str, Before]:
@@ -107,7 +111,7 @@ def _keep_held(path: Path) -> dict[str, Before]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("wb") as kept:
         for line, result in _lines(path):
-            if result.verdict == "held" and result.key not in found:
+            if result.key not in found and not misremembered(result):
                 runs = min(program.runs for program in result.programs)
                 found[result.key] = Before(runs, len(result.programs), result.repair == "held back")
                 kept.write(line)
@@ -132,14 +136,46 @@ def _lines(path: Path) -> Iterator[tuple[bytes, CaseResult]]:
             yield line, result
 
 
-def appender(file: IO[str]) -> Callable[[CaseResult], None]:
-    """A function that appends one result as one line and flushes it."""
+@contextlib.contextmanager
+def kept_in(folder: Path) -> Iterator[tuple[dict[str, Before], Callable[[CaseResult], None]]]:
+    """Hold a folder of results alone: what an earlier run left in it, and a function that appends a result.
+
+    Raises:
+        ResultsError: a line that is there does not fit the schema.
+        InvalidValueError: the folder cannot be written, or another run is writing into it.
+    """
+    with contextlib.ExitStack() as opened:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            # Released with the process, however it ends; the file stays, since removing it would race.
+            fcntl.flock(opened.enter_context((folder / LOCK).open("w")), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            known = resume(folder)
+            file = opened.enter_context((folder / RESULTS).open("ab", buffering=0))
+        except BlockingIOError:
+            raise InvalidValueError(
+                f"Expected a folder that no other run writes into, got {folder}: wait for it, or name another folder."
+            ) from None
+        except OSError as error:
+            raise _unwritten(folder, error) from error
+        yield known, _appender(file, folder)
+
+
+def _appender(file: FileIO, folder: Path) -> Callable[[CaseResult], None]:
+    """A function that appends one result as one line, past every buffer of this process."""
 
     def append(result: CaseResult) -> None:
-        file.write(result.model_dump_json() + "\n")
-        file.flush()
+        rest = f"{result.model_dump_json()}\n".encode()
+        try:
+            while rest:
+                rest = rest[file.write(rest) or 0 :]
+        except OSError as error:
+            raise _unwritten(folder, error) from error
 
     return append
+
+
+def _unwritten(folder: Path, error: OSError) -> InvalidValueError:
+    return InvalidValueError(f"Expected a folder that can be written, got {folder}: {error.strerror}.")
 
 
 def write_summary(folder: Path, summary: MapSummary) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from shardproof.failures.environment import environment
-from shardproof.failures.judge import judge_program, judge_roles, word
+from shardproof.failures.judge import judge_program, judge_roles, misremembered, word
 from shardproof.failures.kept import Before, cached, remember
 from shardproof.failures.plan import Plan
 from shardproof.failures.running import run_all
@@ -138,7 +138,7 @@ def _spared(
         tally.count("held", before.programs, before.held_back)
         return True
     hit = None if effort.fresh or effort.cache is None else cached(effort.cache, key)
-    if hit is None or any(program.runs < effort.repeat for program in hit.programs):
+    if hit is None or misremembered(hit, plan) or any(program.runs < effort.repeat for program in hit.programs):
         return False
     tally.from_cache += 1
     tally.count_result(hit)
