@@ -1,4 +1,4 @@
-"""torch.nn.utils.clip_grad_norm_ under plain tensors cut by hand on 2 ranks; on most steps rank 0's slice of one has no gradient: copies.equal, norm.global, norm.same-on-ranks, scale.one-factor.
+"""torch.nn.utils.clip_grad_norm_ under part of shards-no-gradients: plain tensors cut by hand on 2 ranks; on most steps rank 0's slice of one has no gradient: norm.global, norm.same-on-ranks, scale.one-factor.
 
     python torch_shards_no_gradients.py                  # needs torch only; written with torch 2.13.0+cpu
     python torch_shards_no_gradients.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead
@@ -25,35 +25,26 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 
 AXES, WORLD = {'tp': 2}, 2
-LIMIT, NORM_TYPE, NORM = 6.0, 2.0, 12.0  # NORM is what is expected
-NORM_TOLERANCE, ELEMENT_TOLERANCE = 1.5364418029785156e-06, 1.8581937154134114e-06  # relative
+LIMIT, NORM_TYPE, NORM = 1.0, 2.0, 5.0  # NORM is what is expected
+NORM_TOLERANCE, ELEMENT_TOLERANCE = 1.4172325134277343e-06, 1.8556510925292968e-06  # relative
 # For each rank: parameter, its shape, and what else there is to say.
 PARAMETERS = [
     [
-        ('up.weight', (2, 3), {}),
-        ('down.weight', (4,), {}),
-        ('norm.weight', (4,), {}),
+        ('down.weight', (1,), {}),
     ],
     [
-        ('up.weight', (3, 3), {}),
-        ('down.weight', (2,), {}),
-        ('norm.weight', (4,), {}),
+        ('down.weight', (1,), {}),
     ],
 ]
 # For each rank: parameter, how it lies on each axis, its gradient here, and what that should be after the call.
 GRADIENTS = [
     [
-        ('up.weight', {'tp': 'shard'}, None, None),
-        ('down.weight', {'tp': 'shard'}, [4.0, -1.0, 1.0, 1.0], [2.0, -0.5, 0.5, 0.5]),
-        ('norm.weight', {'tp': 'replicate'}, [2.0, -3.0, 4.0, 2.0], [1.0, -1.5, 2.0, 1.0]),
+        ('down.weight', {'tp': 'shard'}, [3.0], [0.6000000000000001]),
     ],
     [
-        ('up.weight', {'tp': 'shard'}, [1.0, -2.0, 4.0, 2.0, -3.0, 4.0, 2.0, -3.0, 4.0], [0.5, -1.0, 2.0, 1.0, -1.5, 2.0, 1.0, -1.5, 2.0]),
-        ('down.weight', {'tp': 'shard'}, [2.0, 3.0], [1.0, 1.5]),
-        ('norm.weight', {'tp': 'replicate'}, [2.0, -3.0, 4.0, 2.0], [1.0, -1.5, 2.0, 1.0]),
+        ('down.weight', {'tp': 'shard'}, [4.0], [0.8]),
     ],
 ]
-COPIES = [((0, 2), (1, 2))]  # (rank, position) twice: the same slice of the same tensor
 TIED, OWNED = (), []  # names of one tensor; by rank: start, stop and length of flat buffers
 
 
@@ -171,9 +162,6 @@ def main():
         print("Not every rank came as far as the call, so that this says nothing.", file=sys.stderr)
         sys.exit(3)
     wrong = [wrong_on(rank, *seen[rank]) if rank in seen else ["it does not come back"] for rank in range(WORLD)]
-    for (one, this), (other, that) in COPIES:
-        if one in seen and other in seen and seen[one][1][this] != seen[other][1][that]:
-            wrong[other].append(f"{GRADIENTS[other][that][0]} differs from its copy on rank {one}")
     for rank in range(WORLD):
         norm, grads, error = seen.get(rank, (None, None, None))
         print(f"rank {rank}: gradients {[given for _, _, given, _ in GRADIENTS[rank]]}, limit {LIMIT}")
