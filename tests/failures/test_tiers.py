@@ -156,6 +156,16 @@ SMUGGLED = {
     ),
     "in markdown": lambda text: f"# Notes\n\n```python\n{renamed(reformatted(text))}\n```\n",
     "in a docstring": lambda text: f'"""Notes.\n\n{renamed(text).replace(chr(34) * 3, "")}\n"""\n',
+    "in a comment": lambda text: "".join(f"    # {line}\n" for line in renamed(text).splitlines()),
+    "quoted": lambda text: "".join(f"> {line}\n" for line in renamed(text).splitlines()),
+    "in a difference": lambda text: "".join(f"+{line}\n" for line in renamed(text).splitlines()),
+    "numbered": lambda text: "".join(f"{at:3} {line}\n" for at, line in enumerate(renamed(text).splitlines())),
+    "in the rows of a table": lambda text: "".join(
+        f"<tr><td>{at}</td><td>{html.escape(line)}</td></tr>" for at, line in enumerate(renamed(text).splitlines())
+    ),
+    "with signs that cannot be seen": lambda text: renamed(text).replace("(", "(\u200b").replace(" = ", " \u2060= "),
+    "in a string in two parts": lambda text: f"TEXT = (\n    {renamed(text)[:230]!r}\n    {renamed(text)[230:]!r}\n)\n",
+    "in an address": lambda text: "".join(f"%{byte:02x}" for byte in renamed(text).encode()),
     "in JSON": lambda text: json.dumps({"notes": ["nothing", renamed(text)]}),
     "in JSON, line by line": lambda text: json.dumps({"notes": renamed(text).splitlines()}),
     "in JSON in JSON": lambda text: json.dumps({"notes": json.dumps({"more": renamed(text)})}),

@@ -10,6 +10,7 @@ import io
 import json
 import re
 import tarfile
+import urllib.parse
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -26,6 +27,15 @@ ENCODED = re.compile(rf"{RUN}{{16,}}(?:[ \t]*\r?\n[ \t]*{RUN}{{16,}})*(?:[ \t]*\
 SHORTEST_ENCODED = 64
 SHORT = 200
 """Characters of a string that may be one line of a program."""
+MARK = re.compile(r"^[ \t]*(?:(?:#+|//+|>+|\||\*|;+|\d{1,5}[:.|)]?)(?:[ \t]|$)|\+(?!\+))", re.M)
+"""What makes a line one of a comment, a quotation, a difference or a numbered listing."""
+FEWEST_MARKED = 3
+UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+BROKEN = re.compile(r"""(?<!\\)(["'])\s*\+?\s*\1""")
+"""Where one string ends and the next begins, with a sign of addition or none."""
+ROW = re.compile(r"<td[^<>]*>\s*\d{1,5}\s*</td>", re.I)
+ENDS = re.compile(r"<(?:br|/(?:tr|p|li|div|pre|code))[^<>]*>", re.I)
+PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2}){8}")
 HEXADECIMAL = re.compile(r"(?:[0-9a-fA-F]{2}){64,}")
 
 
@@ -50,10 +60,19 @@ def files_in(path: Path) -> Iterator[tuple[str, bytes]]:
 def views(data: bytes) -> Iterator[str]:
     """Yield the texts that a reader could take from some bytes, the plain one first; equal ones once."""
     seen: set[str] = set()
-    for text in _views(data, DEEPEST):
-        if text not in seen:
-            seen.add(text)
-            yield text
+    for found in _views(data, DEEPEST):
+        for text in (found, _unmarked(found)):
+            if text not in seen:
+                seen.add(text)
+                yield text
+
+
+def _unmarked(text: str) -> str:
+    """The text without marks at the start of its lines, signs that cannot be seen, and breaks of a string in Python."""
+    seen = UNSEEN.sub("", text)
+    if len(MARK.findall(seen)) >= FEWEST_MARKED:
+        seen = MARK.sub("", seen)
+    return BROKEN.sub("", seen)
 
 
 def _opened(name: str, data: bytes, depth: int) -> Iterator[tuple[str, bytes]]:
@@ -82,10 +101,14 @@ def _views(data: bytes, depth: int) -> Iterator[str]:
     yield text
     if "&" in text or "<" in text:
         yield html.unescape(re.sub(r"<[^<>]*>", "", text))
+        if ENDS.search(text):
+            yield html.unescape(re.sub(r"<[^<>]*>", "", ENDS.sub("\n", ROW.sub("", text))))
         # Markup may be of the text itself: `a < b` and `c > d` are no tag.
         yield html.unescape(text)
     if not depth:
         return
+    if PERCENT.search(text):
+        yield from _views(urllib.parse.unquote_to_bytes(text), depth - 1)
     strings = _strings(text)
     for inner in strings:
         yield from _views(inner.encode("utf-8", "replace"), depth - 1)
