@@ -1,5 +1,6 @@
 """Programs as engineers write them, run rank by rank on the audit's layouts: the map has to explain each of them."""
 
+import dataclasses
 import functools
 import math
 
@@ -255,6 +256,9 @@ def test_one_mistake_of_the_map_explains_a_program_under_every_layout(program):
     left = {key for each in explanations().values() for key in each}
     for name, cell in cells().items():
         seen, said = ran(cell, PROGRAMS[program]), explanations()[name]
+        if [each.norm for each in seen] == whole_norms(cell):
+            # As in a diagnosis: where the norm is right, what a mistake in the scaling would report is no matter.
+            seen = [dataclasses.replace(each, norm=None) for each in seen]
         spoken = {slug for slug, _, _ in said}
         # A contract that cannot express a layout says nothing about it, for or against.
         left = {key for key in left if (key in said and agree(seen, said[key])) or key[0] not in spoken}
