@@ -81,7 +81,7 @@ def test_usage_errors_exit_2(tmp_path, write):
     for arguments in (
         (tmp_path / "none",),
         (tmp_path,),
-        (good, "--level", "namespaces"),
+        (good, "--level", "nonsense"),
         (good, "--out", tmp_path / "file" / "record.json"),
         (good, "--out", tmp_path),
     ):

@@ -121,15 +121,16 @@ def test_strided_views_are_refused_where_they_share_an_element_and_taken_where_t
     assert torch.allclose(memory, torch.arange(1.0, 13.0).reshape(3, 4) / 2)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"placements": {"*.expert.*": "replicate", "*": "replicate"}}, {"groups": {"a": ["layers.0*"], "b": ["*"]}}],
-)
-def test_a_pattern_that_means_no_tensor_of_any_rank_is_refused(options):
-    from shardproof.torch import clip_grad_norm_
+def test_a_pattern_that_means_no_tensor_of_any_rank_is_said_by_the_description():
+    from shardproof.torch import ClipPlan
 
-    with pytest.raises(PlacementError, match="no rank has a tensor whose name it matches"):
-        clip_grad_norm_([("model.experts.0", parameter([3.0, 4.0])), ("c", parameter([0.0]))], 1.0, **options)
+    listed = [("model.experts.0", parameter([3.0, 4.0])), ("c", parameter([0.0]))]
+    said = {"placements": {"*.expert.*": "replicate", "*": "replicate"}, "groups": {"a": ["layers.0*"], "b": ["*"]}}
+    description = ClipPlan(listed, **said).describe()
+
+    assert description.unmatched == ("placements '*.expert.*'", "groups['a'] 'layers.0*'")
+    assert str(description).endswith("no tensor of any rank matches placements '*.expert.*', groups['a'] 'layers.0*'")
+    assert ClipPlan(listed, placements={"*.experts.*": "replicate", "*": "shard"}).describe().unmatched == ()
 
 
 def test_tied_copies_on_one_rank_are_compared_too():

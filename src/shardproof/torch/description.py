@@ -29,12 +29,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Description:
-    """What a plan counts on this rank; `str()` gives a table, `json()` the same for tools."""
+    """What a plan counts on this rank; `str()` gives a table, `json()` the same for tools.
+
+    `unmatched`: patterns of placements and groups that match no tensor of any rank, where a slip would show.
+    """
 
     rank: int
     ranks: int
     rows: tuple[Row, ...]
     accumulate: str = "exact"
+    unmatched: tuple[str, ...] = ()
 
     def json(self) -> str:
         """The description as JSON text."""
@@ -47,6 +51,8 @@ class Description:
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
         ]
+        if self.unmatched:
+            lines.append(f"no tensor of any rank matches {', '.join(self.unmatched)}")
         return "\n".join([f"rank {self.rank} of {self.ranks}{_ADDED[self.accumulate]}", *lines])
 
 
@@ -68,7 +74,7 @@ def _spans(ranks: tuple[int, ...]) -> str:
     return ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
 
 
-def describe(found: Catalog, accumulate: str = "exact") -> Description:
+def describe(found: Catalog, accumulate: str = "exact", unmatched: tuple[str, ...] = ()) -> Description:
     """Describe this rank's part of a catalog."""
     rows = []
     for each, part in zip(found.reads, found.shares, strict=True):
@@ -77,4 +83,4 @@ def describe(found: Catalog, accumulate: str = "exact") -> Description:
         coverage = DECLARED if listed.identity(found.here.rank) in found.unproved else "proved"
         said = {axis: kind.value for axis, size, kind in axes if size > 1}
         rows.append(Row(listed.name, listed.shape, said, part.owner, part.copies, coverage))
-    return Description(found.here.rank, found.here.size, tuple(rows), accumulate)
+    return Description(found.here.rank, found.here.size, tuple(rows), accumulate, unmatched)

@@ -117,7 +117,7 @@ class Rules:
 
 
 def rules(placements: Placements | None, listed: Named, known: frozenset[str]) -> Rules:
-    """Read `placements`; refuse unknown axes, unknown words, and keys that match nothing.
+    """Read `placements`; refuse unknown axes, unknown words, and tensors as keys that are not listed.
 
     `known` holds every axis name that some tensor or the mesh has.
     """

@@ -308,7 +308,7 @@ class ClipPlan:
         """Who counts what: tensor, global shape, placement per axis, owner, copies, proved or declared."""
         if self._catalog is None:
             raise InvalidValueError("This plan is not built yet; call clip_ first, on every rank.")
-        return describe(self._catalog, self._said.accumulate)
+        return describe(self._catalog, self._said.accumulate, self._unmatched)
 
     # ---- one call
 
@@ -487,7 +487,9 @@ class ClipPlan:
         self._catalog = None
         said, rank, number = self._said, self._here.rank, next_plan(self._here.group)
         refusals.agree_on_options(self._here, said.options)
-        found = catalog(self._here, self._mesh, reads, lambda names: check_named(said, names))
+        unmatched: list[str] = []
+        found = catalog(self._here, self._mesh, reads, lambda names: unmatched.extend(check_named(said, names)))
+        self._unmatched = tuple(unmatched)
         self._buckets = buckets(found.lines.values(), said.groups or (), per_parameter=said.per_parameter_norms)
         widen(self._here.group, self._buckets.count)
         held = tuple(

@@ -109,23 +109,19 @@ def _check_names(listed: Named, said: Said) -> None:
                 raise PlacementError(f"{option} names {name!r}, which is not among this rank's tensors.")
 
 
-def check_named(said: Said, names: Collection[str]) -> None:
-    """Refuse what means no tensor of any rank: a tie, a pattern of placements, a member of a group.
+def check_named(said: Said, names: Collection[str]) -> list[str]:
+    """Return what placements and groups name that means no tensor of any rank; refuse a tie that means none.
 
-    A slip there would count a tensor twice, or let it fall through to another pattern, unseen.
+    A slip in a pattern falls through to the next one, and a slip in a tie counts a tensor twice. A pattern may be
+    meant for another model that is called alike, so it is not refused; `describe()` says it.
     """
-    for option, key in _keys(said):
-        if not any(matches(name, key) for name in names):
-            raise PlacementError(
-                f"{option} names {key!r}, and no rank has a tensor whose name it matches; names are those that "
-                f"describe() prints, such as {min(names, default='none')!r}. Correct the pattern, or leave it out."
-            )
     for tie in said.tied:
         if not any(name in names for name in tie):
             raise PlacementError(
                 f"tied names {', '.join(map(repr, tie))}, and no rank has a tensor of any of these names; they "
                 f"have to be the full names that describe() prints, such as {min(names, default='none')!r}."
             )
+    return [f"{option} {key!r}" for option, key in _keys(said) if not any(matches(name, key) for name in names)]
 
 
 def _keys(said: Said) -> Iterator[tuple[str, str]]:
