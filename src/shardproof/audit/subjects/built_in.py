@@ -48,19 +48,21 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = MappingProxyType(
             capabilities=Capabilities(layouts=("fsdp1*",)),
         ),
         "accelerate": BuiltIn(
-            "accelerate.Accelerator.clip_grad_norm_",
+            "accelerate.Accelerator.clip_grad_norm_"
+            ", told the distributed_type that it has on a GPU: on a CPU it ignores its FSDP plugin",
             f"{_CLIPS}:Accelerate",
             ("torch", "accelerate"),
             "pip install 'shardproof[torch]' accelerate",
         ),
         "fabric": BuiltIn(
-            "lightning_fabric.Fabric.clip_gradients",
+            "lightning_fabric.Fabric.clip_gradients"
+            "; under FSDP1 its strategy's method directly, as Fabric refuses that strategy on a CPU",
             f"{_CLIPS}:Fabric",
             ("torch", "lightning_fabric"),
             "pip install 'shardproof[torch]' lightning-fabric",
         ),
         "deepspeed": BuiltIn(
-            "deepspeed.runtime.utils.clip_grad_norm_",
+            "deepspeed.runtime.utils.clip_grad_norm_ on plain parameters, without a model-parallel unit",
             f"{_CLIPS}:DeepSpeed",
             ("torch", "deepspeed"),
             "pip install 'shardproof[torch]' deepspeed",
