@@ -147,8 +147,10 @@ def test_the_shared_fixture_is_the_same_numbers_everywhere():
 def test_the_far_limit_lies_below_the_root_mean_square():
     for layout in LAYOUTS.values():
         call = next(call for call in fixtures(layout) if call.name == "far-over")
-        count = sum(len(row) for row in call.gradients.values())
-        assert call.limit * count**0.5 < call.limit * FAR
+        values = [value for row in call.gradients.values() for value in row]
+        norm = global_norm([values])
+        assert call.limit == norm / FAR
+        assert call.limit < norm / len(values) ** 0.5
 
 
 def test_a_value_that_is_not_finite_lies_on_as_few_ranks_as_can_be():

@@ -1,4 +1,4 @@
-"""accelerate.Accelerator.clip_grad_norm_ under expert x data parallel, 2 x 2, two local experts on each ep rank, copies over dp: copies.equal, norm.global, norm.same-on-ranks, scale.one-factor.
+"""accelerate.Accelerator.clip_grad_norm_, told the distributed_type that it has on a GPU: on a CPU it ignores its FSDP plugin under expert x data parallel, 2 x 2, two local experts on each ep rank, copies over dp: copies.equal, norm.global, norm.same-on-ranks, scale.one-factor.
 
     python accelerate_ep_dp.py                  # needs torch and accelerate only; written with torch 2.13.0+cpu
     python accelerate_ep_dp.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

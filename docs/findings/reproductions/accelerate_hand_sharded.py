@@ -1,4 +1,4 @@
-"""accelerate.Accelerator.clip_grad_norm_ under plain tensors cut by hand over 2 ranks, unevenly, and one copied tensor: copies.equal, norm.global, norm.same-on-ranks, scale.one-factor.
+"""accelerate.Accelerator.clip_grad_norm_, told the distributed_type that it has on a GPU: on a CPU it ignores its FSDP plugin under plain tensors cut by hand over 2 ranks, unevenly, and one copied tensor: copies.equal, norm.global, norm.same-on-ranks, scale.one-factor.
 
     python accelerate_hand_sharded.py                  # needs torch and accelerate only; written with torch 2.13.0+cpu
     python accelerate_hand_sharded.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

@@ -1,4 +1,4 @@
-"""accelerate.Accelerator.clip_grad_norm_ under float32 and bfloat16 gradients cut over 2 ranks, and a float32 copy: copies.equal, norm.global, norm.same-on-ranks, scale.one-factor.
+"""accelerate.Accelerator.clip_grad_norm_, told the distributed_type that it has on a GPU: on a CPU it ignores its FSDP plugin under float32 and bfloat16 gradients cut over 2 ranks, and a float32 copy: copies.equal, norm.global, norm.same-on-ranks, scale.one-factor.
 
     python accelerate_mixed_dtypes.py                  # needs torch and accelerate only; written with torch 2.13.0+cpu
     python accelerate_mixed_dtypes.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

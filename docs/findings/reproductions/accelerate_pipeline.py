@@ -1,4 +1,4 @@
-"""accelerate.Accelerator.clip_grad_norm_ under 2 pipeline stages of uneven size whose parameters have the same local names: norm.global, norm.same-on-ranks, scale.one-factor.
+"""accelerate.Accelerator.clip_grad_norm_, told the distributed_type that it has on a GPU: on a CPU it ignores its FSDP plugin under 2 pipeline stages of uneven size whose parameters have the same local names: norm.global, norm.same-on-ranks, scale.one-factor.
 
     python accelerate_pipeline.py                  # needs torch and accelerate only; written with torch 2.13.0+cpu
     python accelerate_pipeline.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

@@ -1,4 +1,4 @@
-"""accelerate.Accelerator.clip_grad_norm_ under 3 pipeline stages; the first and the last hold copies of one embedding under different names: copies.equal, norm.global, norm.same-on-ranks, scale.one-factor.
+"""accelerate.Accelerator.clip_grad_norm_, told the distributed_type that it has on a GPU: on a CPU it ignores its FSDP plugin under 3 pipeline stages; the first and the last hold copies of one embedding under different names: copies.equal, norm.global, norm.same-on-ranks, scale.one-factor.
 
     python accelerate_pipeline_tied.py                  # needs torch and accelerate only; written with torch 2.13.0+cpu
     python accelerate_pipeline_tied.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

@@ -1,4 +1,4 @@
-"""accelerate.Accelerator.clip_grad_norm_ under a flat buffer of 11 elements on 2 ranks, padded to 6 each; old values lie in the padding: norm.global, norm.same-on-ranks, scale.one-factor.
+"""accelerate.Accelerator.clip_grad_norm_, told the distributed_type that it has on a GPU: on a CPU it ignores its FSDP plugin under a flat buffer of 11 elements on 2 ranks, padded to 6 each; old values lie in the padding: norm.global, norm.same-on-ranks, scale.one-factor.
 
     python accelerate_zero_flat.py                  # needs torch and accelerate only; written with torch 2.13.0+cpu
     python accelerate_zero_flat.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

@@ -1,4 +1,4 @@
-"""deepspeed.runtime.utils.clip_grad_norm_ under expert x data parallel, 2 x 2, two local experts on each ep rank, copies over dp: norm.global, scale.one-factor.
+"""deepspeed.runtime.utils.clip_grad_norm_ on plain parameters, without a model-parallel unit under expert x data parallel, 2 x 2, two local experts on each ep rank, copies over dp: norm.global, scale.one-factor.
 
     python deepspeed_ep_dp.py                  # needs torch and deepspeed only; written with torch 2.13.0+cpu
     python deepspeed_ep_dp.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

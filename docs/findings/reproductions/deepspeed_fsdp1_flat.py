@@ -1,4 +1,4 @@
-"""deepspeed.runtime.utils.clip_grad_norm_ under FullyShardedDataParallel on 3 ranks, one flat parameter of 20 elements in parts of 7, padded at the end: norm.global, scale.one-factor.
+"""deepspeed.runtime.utils.clip_grad_norm_ on plain parameters, without a model-parallel unit under FullyShardedDataParallel on 3 ranks, one flat parameter of 20 elements in parts of 7, padded at the end: norm.global, scale.one-factor.
 
     python deepspeed_fsdp1_flat.py                  # needs torch and deepspeed only; written with torch 2.13.0+cpu
     python deepspeed_fsdp1_flat.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

@@ -1,4 +1,4 @@
-"""deepspeed.runtime.utils.clip_grad_norm_ under fully_shard on 2 ranks, 5 rows, and a parameter smaller than the mesh: calls.return.
+"""deepspeed.runtime.utils.clip_grad_norm_ on plain parameters, without a model-parallel unit under fully_shard on 2 ranks, 5 rows, and a parameter smaller than the mesh: calls.return.
 
     python deepspeed_fsdp2.py                  # needs torch and deepspeed only; written with torch 2.13.0+cpu
     python deepspeed_fsdp2.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

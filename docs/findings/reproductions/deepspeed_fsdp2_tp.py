@@ -1,4 +1,4 @@
-"""deepspeed.runtime.utils.clip_grad_norm_ under fully_shard over tensor parallel, 2 x 2; the LayerNorm lies on the dp mesh only and is a copy over tp: calls.return.
+"""deepspeed.runtime.utils.clip_grad_norm_ on plain parameters, without a model-parallel unit under fully_shard over tensor parallel, 2 x 2; the LayerNorm lies on the dp mesh only and is a copy over tp: calls.return.
 
     python deepspeed_fsdp2_tp.py                  # needs torch and deepspeed only; written with torch 2.13.0+cpu
     python deepspeed_fsdp2_tp.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

@@ -1,4 +1,4 @@
-"""deepspeed.runtime.utils.clip_grad_norm_ under 2 x 2, one model on four meshes: dp x tp, dp, tp (fully_shard ignores it) and none (a plain copy): calls.return.
+"""deepspeed.runtime.utils.clip_grad_norm_ on plain parameters, without a model-parallel unit under 2 x 2, one model on four meshes: dp x tp, dp, tp (fully_shard ignores it) and none (a plain copy): calls.return.
 
     python deepspeed_fsdp2_tp_meshes.py                  # needs torch and deepspeed only; written with torch 2.13.0+cpu
     python deepspeed_fsdp2_tp_meshes.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

@@ -1,4 +1,4 @@
-"""deepspeed.runtime.utils.clip_grad_norm_ under plain tensors cut by hand over 2 ranks, unevenly, and one copied tensor: norm.global, scale.one-factor.
+"""deepspeed.runtime.utils.clip_grad_norm_ on plain parameters, without a model-parallel unit under plain tensors cut by hand over 2 ranks, unevenly, and one copied tensor: norm.global, scale.one-factor.
 
     python deepspeed_hand_sharded.py                  # needs torch and deepspeed only; written with torch 2.13.0+cpu
     python deepspeed_hand_sharded.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

@@ -1,4 +1,4 @@
-"""deepspeed.runtime.utils.clip_grad_norm_ under fully_shard on a 2 x 2 mesh: cut over dp_shard, copied over dp_replicate: calls.return.
+"""deepspeed.runtime.utils.clip_grad_norm_ on plain parameters, without a model-parallel unit under fully_shard on a 2 x 2 mesh: cut over dp_shard, copied over dp_replicate: calls.return.
 
     python deepspeed_hsdp.py                  # needs torch and deepspeed only; written with torch 2.13.0+cpu
     python deepspeed_hsdp.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

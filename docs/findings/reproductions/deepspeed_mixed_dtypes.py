@@ -1,4 +1,4 @@
-"""deepspeed.runtime.utils.clip_grad_norm_ under float32 and bfloat16 gradients cut over 2 ranks, and a float32 copy: norm.global, scale.one-factor.
+"""deepspeed.runtime.utils.clip_grad_norm_ on plain parameters, without a model-parallel unit under float32 and bfloat16 gradients cut over 2 ranks, and a float32 copy: norm.global, scale.one-factor.
 
     python deepspeed_mixed_dtypes.py                  # needs torch and deepspeed only; written with torch 2.13.0+cpu
     python deepspeed_mixed_dtypes.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

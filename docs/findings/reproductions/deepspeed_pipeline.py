@@ -1,4 +1,4 @@
-"""deepspeed.runtime.utils.clip_grad_norm_ under 2 pipeline stages of uneven size whose parameters have the same local names: norm.global, scale.one-factor.
+"""deepspeed.runtime.utils.clip_grad_norm_ on plain parameters, without a model-parallel unit under 2 pipeline stages of uneven size whose parameters have the same local names: norm.global, scale.one-factor.
 
     python deepspeed_pipeline.py                  # needs torch and deepspeed only; written with torch 2.13.0+cpu
     python deepspeed_pipeline.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

@@ -1,4 +1,4 @@
-"""deepspeed.runtime.utils.clip_grad_norm_ under 3 pipeline stages; the first and the last hold copies of one embedding under different names: norm.global, scale.one-factor.
+"""deepspeed.runtime.utils.clip_grad_norm_ on plain parameters, without a model-parallel unit under 3 pipeline stages; the first and the last hold copies of one embedding under different names: norm.global, scale.one-factor.
 
     python deepspeed_pipeline_tied.py                  # needs torch and deepspeed only; written with torch 2.13.0+cpu
     python deepspeed_pipeline_tied.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

@@ -1,4 +1,4 @@
-"""deepspeed.runtime.utils.clip_grad_norm_ under a flat buffer of 11 elements on 2 ranks, padded to 6 each; old values lie in the padding: norm.global, scale.one-factor.
+"""deepspeed.runtime.utils.clip_grad_norm_ on plain parameters, without a model-parallel unit under a flat buffer of 11 elements on 2 ranks, padded to 6 each; old values lie in the padding: norm.global, scale.one-factor.
 
     python deepspeed_zero_flat.py                  # needs torch and deepspeed only; written with torch 2.13.0+cpu
     python deepspeed_zero_flat.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

@@ -1,4 +1,4 @@
-"""lightning_fabric.Fabric.clip_gradients under expert x data parallel, 2 x 2, two local experts on each ep rank, copies over dp: copies.equal, norm.global, norm.same-on-ranks, scale.one-factor.
+"""lightning_fabric.Fabric.clip_gradients; under FSDP1 its strategy's method directly, as Fabric refuses that strategy on a CPU under expert x data parallel, 2 x 2, two local experts on each ep rank, copies over dp: copies.equal, norm.global, norm.same-on-ranks, scale.one-factor.
 
     python fabric_ep_dp.py                  # needs torch and lightning_fabric only; written with torch 2.13.0+cpu
     python fabric_ep_dp.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

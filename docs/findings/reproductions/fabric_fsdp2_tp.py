@@ -1,4 +1,4 @@
-"""lightning_fabric.Fabric.clip_gradients under fully_shard over tensor parallel, 2 x 2; the LayerNorm lies on the dp mesh only and is a copy over tp: calls.return.
+"""lightning_fabric.Fabric.clip_gradients; under FSDP1 its strategy's method directly, as Fabric refuses that strategy on a CPU under fully_shard over tensor parallel, 2 x 2; the LayerNorm lies on the dp mesh only and is a copy over tp: calls.return.
 
     python fabric_fsdp2_tp.py                  # needs torch and lightning_fabric only; written with torch 2.13.0+cpu
     python fabric_fsdp2_tp.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

@@ -1,4 +1,4 @@
-"""lightning_fabric.Fabric.clip_gradients under 2 x 2, one model on four meshes: dp x tp, dp, tp (fully_shard ignores it) and none (a plain copy): calls.return.
+"""lightning_fabric.Fabric.clip_gradients; under FSDP1 its strategy's method directly, as Fabric refuses that strategy on a CPU under 2 x 2, one model on four meshes: dp x tp, dp, tp (fully_shard ignores it) and none (a plain copy): calls.return.
 
     python fabric_fsdp2_tp_meshes.py                  # needs torch and lightning_fabric only; written with torch 2.13.0+cpu
     python fabric_fsdp2_tp_meshes.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

@@ -1,4 +1,4 @@
-"""lightning_fabric.Fabric.clip_gradients under plain tensors cut by hand over 2 ranks, unevenly, and one copied tensor: copies.equal, norm.global, norm.same-on-ranks, scale.one-factor.
+"""lightning_fabric.Fabric.clip_gradients; under FSDP1 its strategy's method directly, as Fabric refuses that strategy on a CPU under plain tensors cut by hand over 2 ranks, unevenly, and one copied tensor: copies.equal, norm.global, norm.same-on-ranks, scale.one-factor.
 
     python fabric_hand_sharded.py                  # needs torch and lightning_fabric only; written with torch 2.13.0+cpu
     python fabric_hand_sharded.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

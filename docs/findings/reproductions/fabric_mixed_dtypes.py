@@ -1,4 +1,4 @@
-"""lightning_fabric.Fabric.clip_gradients under float32 and bfloat16 gradients cut over 2 ranks, and a float32 copy: copies.equal, norm.global, norm.same-on-ranks, scale.one-factor.
+"""lightning_fabric.Fabric.clip_gradients; under FSDP1 its strategy's method directly, as Fabric refuses that strategy on a CPU under float32 and bfloat16 gradients cut over 2 ranks, and a float32 copy: copies.equal, norm.global, norm.same-on-ranks, scale.one-factor.
 
     python fabric_mixed_dtypes.py                  # needs torch and lightning_fabric only; written with torch 2.13.0+cpu
     python fabric_mixed_dtypes.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

@@ -1,4 +1,4 @@
-"""lightning_fabric.Fabric.clip_gradients under 2 pipeline stages of uneven size whose parameters have the same local names: norm.global, norm.same-on-ranks, scale.one-factor.
+"""lightning_fabric.Fabric.clip_gradients; under FSDP1 its strategy's method directly, as Fabric refuses that strategy on a CPU under 2 pipeline stages of uneven size whose parameters have the same local names: norm.global, norm.same-on-ranks, scale.one-factor.
 
     python fabric_pipeline.py                  # needs torch and lightning_fabric only; written with torch 2.13.0+cpu
     python fabric_pipeline.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

@@ -1,4 +1,4 @@
-"""lightning_fabric.Fabric.clip_gradients under a flat buffer of 11 elements on 2 ranks, padded to 6 each; old values lie in the padding: norm.global, norm.same-on-ranks, scale.one-factor.
+"""lightning_fabric.Fabric.clip_gradients; under FSDP1 its strategy's method directly, as Fabric refuses that strategy on a CPU under a flat buffer of 11 elements on 2 ranks, padded to 6 each; old values lie in the padding: norm.global, norm.same-on-ranks, scale.one-factor.
 
     python fabric_zero_flat.py                  # needs torch and lightning_fabric only; written with torch 2.13.0+cpu
     python fabric_zero_flat.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead

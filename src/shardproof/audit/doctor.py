@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 from collections.abc import Iterator
 from importlib import metadata
 
 from shardproof.audit.environment import environment
 from shardproof.audit.subjects import BUILT_IN, missing
+from shardproof.isolation import namespaces
 from shardproof.records.audit import Doctor, DoctorLine
 
 
@@ -48,9 +48,9 @@ def _back_ends() -> Iterator[DoctorLine]:
 
 def _levels() -> Iterator[DoctorLine]:
     yield DoctorLine(what="isolation process", found=os.name == "posix", text="limits, own tree; no security boundary")
-    tool = next((path for name in ("bwrap", "nsjail") if (path := shutil.which(name))), None)
-    text = tool or "neither bwrap nor nsjail is on PATH"
-    yield DoctorLine(what="isolation namespaces", found=tool is not None, text=text)
+    why = namespaces.missing()
+    text = why or "bubblewrap was tried: own processes, no network, a read-only system"
+    yield DoctorLine(what="isolation namespaces", found=why is None, text=text)
 
 
 def _ranks() -> DoctorLine:
