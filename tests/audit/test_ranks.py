@@ -22,6 +22,8 @@ VERDICTS = [
     ("killed", "crash", (0,), "over: rank 0 was ended by SIGKILL (in the call)"),
     ("raises_on_rank_1", "error", (1,), "over: rank 1 raised ValueError: rank 1 does not like this"),
     ("raises_everywhere", "error", (0, 1), "over: ranks 0, 1 raised KeyError: 'limit 7.0'"),
+    ("raises_of_a_timeout_of_its_own", "error", (0, 1), "RuntimeError: timeout: the metrics service timed out"),
+    ("waits_for_a_key", "hang", (0,), "over: rank 0 waited in a collective until it timed out, rank 1 had returned"),
     ("sys_exit", "error", (0, 1), "over: ranks 0, 1 raised SystemExit: 0"),
     ("forges", "fail", (0, 1), "norm.global: over: expected norm 14.0, returned 0.0 on rank 0"),
     ("raises_what_no_encoding_holds", "error", (0, 1), "RuntimeError: \\ud800"),

@@ -193,6 +193,22 @@ def test_a_run_goes_on_only_with_the_subject_that_was_planned(tmp_path):
 
 
 @pytest.mark.processes
+def test_a_second_observation_that_was_cut_off_is_made_up_for(tmp_path):
+    """One observation that is no pass could be chance, also where the harness was killed before the second."""
+    script = tmp_path / "subject.py"
+    script.write_text("def clip(params, max_norm, ctx):\n    return 1.0\n")
+    run = tmp_path / "run"
+    begin(run, plan_of([f"{script}:clip"], named(["one-rank"]), timeout_s=1.0))
+    assert go_on(run).cells[1].runs == 2
+    path = run / store.OBSERVATIONS
+    path.write_bytes(path.read_bytes()[:-100])
+    assert regrade(run).cells[1].runs == 1
+
+    assert go_on(run).cells[1].runs == 2
+    assert [json.loads(line)["repeat"] for line in path.read_text().splitlines()] == [1, 1, 2]
+
+
+@pytest.mark.processes
 def test_a_subject_that_changes_while_it_runs_is_not_judged(tmp_path):
     script = tmp_path / "subject.py"
     script.write_text("def clip(params, max_norm, ctx):\n    return 1.0\n")

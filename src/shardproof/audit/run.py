@@ -113,10 +113,10 @@ def go_on(
     profile: Profile = "core",
     waivers: Mapping[str, str] | None = None,
 ) -> Verdict:
-    """Run the cells of a stored run that were not observed yet, grade all of them and return the verdict.
+    """Run the cells of a stored run that were not observed often enough, grade all of them and return the verdict.
 
-    A cell is observed `repeat` times, and once more where a subject's first observation was no pass: what does not
-    come out the same twice is flaky. What was observed before an interruption stays, and can be graded or resumed.
+    A cell is observed `repeat` times, and twice where a subject's first observation was no pass: what does not come
+    out the same twice is flaky. What was observed before an interruption stays, and can be graded or resumed.
     """
     if repeat < 1:
         raise InvalidValueError(f"Expected to observe each cell at least once, got repeat={repeat}.")
@@ -135,14 +135,17 @@ def _go_on(
     if any(subject.framework == "files" for subject in plan.subjects):
         raise InvalidValueError(f"Expected a run, got the export {folder}. Run its job, then `audit grade`.")
     store.drop_cut_line(folder)
-    observed = {each.cell for each in store.read_observations(folder, plan, digest)[0]}
+    observed: dict[str, list[CellObservation]] = {}
+    for each in store.read_observations(folder, plan, digest)[0]:
+        observed.setdefault(each.cell, []).append(each)
     specs = {CONTROL: CONTROL} | {subject.name: subject.spec for subject in plan.subjects}
-    missing = [cell for cell in plan.cells if cell.id not in observed]
+    missing = [cell for cell in plan.cells if _lacking(cell, plan, observed.get(cell.id, []), repeat)]
     _still_as_planned(plan, missing)
     try:
         for number, cell in enumerate(missing, start=len(plan.cells) - len(missing) + 1):
             progress(Progress(number, len(plan.cells), cell.subject, cell.layout))
-            for observation in _observations(cell, plan, specs[cell.subject], digest, repeat):
+            seen = observed.get(cell.id, [])
+            for observation in _observations(cell, plan, specs[cell.subject], digest, repeat, seen):
                 store.append(folder, observation)
     finally:
         verdict = regrade(folder, profile=profile, waivers=waivers)
@@ -244,16 +247,21 @@ def _run_what_tells_apart(folder: Path, verdict: Verdict, progress: Callable[[Pr
     return True
 
 
-def _observations(cell: CellPlan, plan: Plan, spec: str, digest: str, repeat: int) -> Iterator[CellObservation]:
-    """The cell, observed; again where it was no pass, so that what is not the same twice is seen."""
-    times = 1 if cell.control else repeat
-    number = 0
-    while number < times:
-        number += 1
-        observation = _observe(cell, plan, spec, digest, number)
-        yield observation
-        if number == times == 1 and not cell.control and is_violation(plan, cell, observation):
-            times = 2
+def _observations(
+    cell: CellPlan, plan: Plan, spec: str, digest: str, repeat: int, seen: Sequence[CellObservation] = ()
+) -> Iterator[CellObservation]:
+    """The cell, observed until nothing lacks, after what was seen of it before."""
+    observed = list(seen)
+    while _lacking(cell, plan, observed, repeat):
+        observed.append(_observe(cell, plan, spec, digest, len(observed) + 1))
+        yield observed[-1]
+
+
+def _lacking(cell: CellPlan, plan: Plan, observed: Sequence[CellObservation], repeat: int) -> bool:
+    """Whether a cell is to be observed again: too seldom, or once only and no pass, which could be chance."""
+    if cell.control or not observed:
+        return not observed
+    return len(observed) < repeat or (len(observed) == 1 and is_violation(plan, cell, observed[0]))
 
 
 def _observe(cell: CellPlan, plan: Plan, spec: str, digest: str, repeat: int) -> CellObservation:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -54,6 +55,16 @@ def raises_on_rank_1(params, max_norm, ctx):
 
 def raises_everywhere(params, max_norm, ctx):
     raise KeyError(f"limit {max_norm}")
+
+
+def raises_of_a_timeout_of_its_own(params, max_norm, ctx):
+    raise RuntimeError("timeout: the metrics service timed out")
+
+
+def waits_for_a_key(params, max_norm, ctx):
+    if ctx.rank == 0:
+        dist.distributed_c10d._get_default_store().wait(["never"], timedelta(seconds=1))
+    return 1.0
 
 
 def sys_exit(params, max_norm, ctx):

@@ -118,6 +118,7 @@ def gather(
 def distrust(each: Rank, why: str) -> None:
     """End a rank whose channel was written to by someone else: nothing that it says can be believed any more."""
     each.stage = f"wrote to the harness's channel ({why})"[:LONGEST_STAGE]
+    each.messages.clear()  # with the next stage that it says it reached
     each.process.kill()
     each.results.close()
 

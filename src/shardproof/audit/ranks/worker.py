@@ -34,7 +34,8 @@ from shardproof.records.audit import Call, FixturePlan, Piece
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-_TIMEOUT = re.compile(r"timed out|timeout|connection (closed|reset) by peer", re.IGNORECASE)
+# As gloo and the stores say it: a subject may raise errors of its own that speak of timeouts.
+_TIMEOUT = re.compile(r"gloo.*?(timed out|timeout|connection (closed|reset) by peer)|\bwait timeout\b", re.I | re.S)
 _LOOPBACK = ("lo", "lo0")
 
 
