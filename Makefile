@@ -61,7 +61,7 @@ $(VENV)/.package: $(VENV)/.made pyproject.toml constraints.txt
 
 # pip learned --group in 25.1; the pip that came with the interpreter may be older.
 $(VENV)/.tools: $(VENV)/.package
-	@echo "[3/3] installing the development tools into $(VENV): about half a minute"
+	@echo "[3/3] installing the development tools into $(VENV): about a minute"
 	@$(PIP) pip
 	@$(PIP) --group dev
 	@touch $@

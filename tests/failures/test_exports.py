@@ -85,6 +85,7 @@ def test_croissant_metadata_fits_its_data(plans):
     assert data["conformsTo"] == "http://mlcommons.org/croissant/1.0"
 
 
+@pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated:DeprecationWarning")  # rdflib's, about itself
 def test_croissant_metadata_is_read_by_mlcroissant(plans, tmp_path):
     mlcroissant = pytest.importorskip("mlcroissant", reason="mlcroissant, which validates metadata, is not installed")
     for name, data in croissant_files(plans, GROUPS, DIGEST, "0.1.0"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import shutil
 import stat
@@ -25,8 +26,14 @@ PYTHONS = ["3.11", "3.12", "3.13"]
 def requirements() -> list[Requirement]:
     """What the Makefile installs: the package, its torch extra, the development tools."""
     project = PROJECT["project"]
-    texts = project["dependencies"] + project["optional-dependencies"]["torch"] + PROJECT["dependency-groups"]["dev"]
+    texts = project["dependencies"] + project["optional-dependencies"]["torch"] + group("dev")
     return [Requirement(text) for text in texts]
+
+
+def group(name: str) -> list[str]:
+    """The requirements of a dependency group, those of included groups with them."""
+    listed = PROJECT["dependency-groups"][name]
+    return [text for each in listed for text in ([each] if isinstance(each, str) else group(each["include-group"]))]
 
 
 def pins() -> dict[str, Version]:
@@ -59,6 +66,17 @@ def test_a_requirement_is_open_and_pinned_within_its_range(requirement: Requirem
     assert {specifier.operator for specifier in requirement.specifier} == {">="}
     assert requirement.name.lower() in pins(), f"{requirement.name} is not in constraints.txt"
     assert pins()[requirement.name.lower()] in requirement.specifier
+
+
+def test_pins_are_what_the_pinned_packages_admit() -> None:
+    """As far as they are installed: pip would find no version of a package that is pinned past another one's range."""
+    installed = {each.name.lower().replace("_", "-") for each in importlib.metadata.distributions()}
+    for name in installed.intersection(pins()):
+        for text in importlib.metadata.requires(name) or ():
+            asked = Requirement(text)
+            pin = pins().get(asked.name.lower().replace("_", "-"))
+            if pin is not None and (asked.marker is None or asked.marker.evaluate({"extra": ""})):
+                assert asked.specifier.contains(pin, prereleases=True), f"{name} asks for {asked}, pinned is {pin}"
 
 
 def test_the_tests_run_with_torch_2_13() -> None:
