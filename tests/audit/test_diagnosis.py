@@ -97,6 +97,8 @@ KNOWN = [
     ("local-shard-clip", "unsuccessful", "a shard is all that a rank holds"),
     ("coefficient-formula", "failing", "a norm of zero passed over"),
     ("tied-copy-double-count", "failing", "group: all axes; tensors know nothing"),
+    ("clip-without-effect", "failing", "the tensors come as an iterator"),
+    ("clip-without-effect", "failing", "only the first rank scales"),
 ]
 
 
@@ -176,3 +178,19 @@ def test_a_strict_violation_is_diagnosed_by_its_clause():
     assert "core" in found
     names = {name.mechanism for each in found["non-finite.policy"].candidates for name in each.together[0]}
     assert names == {"nonfinite-norm-policy"}
+
+
+def test_programs_that_take_a_refused_limit_are_compared_within_the_tolerance_of_their_dtype():
+    def rounds(layout, call):
+        limited = of("limit-domain", "failing", "in the units of the call")(layout, call)
+        if call.name != "negative-limit" or layout.name != "mixed-dtypes":
+            return limited
+        # bfloat16 holds eight digits of the product.
+        return [
+            Ended(norm=each.norm, values=tuple(tuple(v * (1 + 2.0**-9) for v in row) for row in each.values))
+            for each in limited
+        ]
+
+    found = {each.scope: each for each in diagnosed(rounds, layouts=("ddp", "mixed-dtypes"), profile="strict")}
+    names = {name.mechanism for each in found["limit.domain"].candidates for name in each.together[0]}
+    assert names == {"limit-domain"}

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from shardproof.audit import checks
-from shardproof.audit.clauses import EPSILON, expected
+from shardproof.audit.clauses import expected, tolerances
+from shardproof.audit.orders import norm_of_order
 from shardproof.audit.strict import finite, limit_allowed
 from shardproof.failures.lowering import Ended
 from shardproof.records.audit import Call, CellObservation, FixturePlan, LayoutPlan
@@ -41,11 +42,14 @@ def _told(call: Call) -> Told:
 def wanted(layout: LayoutPlan, fixture: FixturePlan) -> tuple[tuple[Told, ...], float, float]:
     """What the reference does in a call, and the tolerances of norm and elements, relative.
 
-    A limit that is no limit raises; a gradient that is not finite gives a norm that is not, and stays.
+    A limit that is no limit raises; a gradient that is not finite gives a norm that is not, and stays. The tolerances
+    are those of the finite values then: a program that does something else rounds as it always does.
     """
     pieces = [[piece for piece in layout.pieces if piece.rank == rank] for rank in range(layout.world_size)]
+    values = [value for row in fixture.gradients.values() for value in row]
+    admitted = tolerances(layout, norm_of_order([each for each in values if math.isfinite(each)], fixture.norm_type))
     if not limit_allowed(fixture):
-        return tuple(Ended(outcome="raised") for _ in pieces), EPSILON, EPSILON
+        return tuple(Ended(outcome="raised") for _ in pieces), *admitted
     given = [
         tuple(
             None
@@ -56,9 +60,8 @@ def wanted(layout: LayoutPlan, fixture: FixturePlan) -> tuple[tuple[Told, ...], 
         for rank, held in enumerate(pieces)
     ]
     if not finite(fixture):
-        values = [value for row in fixture.gradients.values() for value in row]
         norm = math.nan if any(math.isnan(value) for value in values) else math.inf
-        return tuple(Ended(norm=norm, values=rows) for rows in given), EPSILON, EPSILON
+        return tuple(Ended(norm=norm, values=rows) for rows in given), *admitted
     want = expected(layout, fixture)
     scaled = [
         tuple(None if row is None else tuple(value * want.factor for value in row) for row in rows) for rows in given

@@ -82,7 +82,14 @@ class Expected:
 
 
 def expected(layout: LayoutPlan, fixture: FixturePlan) -> Expected:
-    """Derive norm, factor and tolerances for one call from the logical gradients.
+    """Derive norm, factor and tolerances for one call from the logical gradients."""
+    norm = norm_of_order([value for row in fixture.gradients.values() for value in row], fixture.norm_type)
+    norm_tolerance, element_tolerance = tolerances(layout, norm)
+    return Expected(norm, clip_factor(norm, fixture.limit), norm_tolerance, element_tolerance)
+
+
+def tolerances(layout: LayoutPlan, norm: float) -> tuple[float, float]:
+    """What norm and elements may differ by, relative, where the norm is `norm`.
 
     norm: with u the unit roundoff of the coarsest gradient dtype, t tensors and w ranks: the fixture's squares
     and their sums are exact, so each tensor's norm carries one rounding (u); adding t + w squared norms in any
@@ -92,11 +99,9 @@ def expected(layout: LayoutPlan, fixture: FixturePlan) -> Expected:
     element: the norm's tolerance, for it is divided by; epsilon / norm; and 4 u for the quotient, its rounding
     to the dtype, the product and its rounding.
     """
-    norm = norm_of_order([value for row in fixture.gradients.values() for value in row], fixture.norm_type)
     roundoff = max((_ROUNDOFF[tensor.dtype] for tensor in layout.tensors), default=0.0)
     norm_tolerance = EPSILON + (len(layout.tensors) + layout.world_size + 4) * roundoff
-    element_tolerance = norm_tolerance + (EPSILON / norm if norm else 0.0) + 4 * roundoff
-    return Expected(norm, clip_factor(norm, fixture.limit), norm_tolerance, element_tolerance)
+    return norm_tolerance, norm_tolerance + (EPSILON / norm if norm else 0.0) + 4 * roundoff
 
 
 def tolerances_in_words() -> tuple[str, ...]:

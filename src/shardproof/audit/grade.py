@@ -31,7 +31,8 @@ LIMITS = (
     "Ranks were CPU processes with gloo; nothing is said about other back ends, devices or speed.",
     "An in-process subject is trusted not to attack the harness: it runs in the process that reads its gradients.",
     "Gradients were set by the harness; backward, optimizer and training loop were not run. So mistakes of "
-    "synchronisation, scale, accumulation and order (families C to F of the map) are out of a clip audit's scope.",
+    "synchronisation, scale, accumulation and order (families C to F of the map) are out of a clip audit's scope, but "
+    "for a clip without effect.",
 )
 
 JAX_RANKS = (
