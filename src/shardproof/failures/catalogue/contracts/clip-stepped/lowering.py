@@ -12,7 +12,7 @@ COPIED = {
 }
 """Which gradients are looked at in a buffer of their own, which the call does not reach."""
 
-# Stands before what the ranks hold, where the tensors of a run are those of ranks; a tensor without elements is left out.
+# Stands before what the ranks hold, where the tensors of a run are those of ranks; no logical tensor stands as empty.
 BY_RANK = {"grad": [], "main": None}
 
 
