@@ -56,7 +56,7 @@ $(VENV)/.made:
 
 $(VENV)/.package: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "[2/3] installing shardproof and torch into $(VENV): one to five minutes, most of it downloading torch"
-	@$(PIP) --editable '.[torch]'
+	@$(PIP) --editable '.[torch,audit]'
 	@touch $@
 
 # pip learned --group in 25.1; the pip that came with the interpreter may be older.

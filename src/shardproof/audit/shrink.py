@@ -259,7 +259,9 @@ def _needs_hypothesis() -> None:
     try:
         import hypothesis  # noqa: F401
     except ImportError as error:
-        raise InvalidValueError("Shrinking needs Hypothesis: pip install 'shardproof[audit]'.") from error
+        raise InvalidValueError(
+            "Shrinking needs Hypothesis, which is not installed: pip install hypothesis (the extra shardproof[audit])."
+        ) from error
 
 
 def _ranks(layout: LayoutPlan, call: FixturePlan, seen: Outcome) -> list[ShrunkRank]:
