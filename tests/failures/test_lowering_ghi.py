@@ -181,6 +181,10 @@ def test_a_repair_predicts_what_is_right_under_every_reading(slug):
         if (name, reading) == ("nan limit", UNSEEN):
             assert all(rank.outcome == "returned" for rank in ended)
             continue
+        # Raising on all ranks is a way of skipping together.
+        if "raises" in reading and name in ("nan on one rank", "inf on one rank"):
+            assert all(rank.outcome == "raised" for rank in ended)
+            continue
         # Whoever zeroes what is not finite first leaves nothing to a program that reports it.
         if reading in SILENCED and name in ("nan on one rank", "inf on one rank"):
             assert all(math.isfinite(value) for rank in ended for row in rank.values for value in row)
@@ -285,6 +289,14 @@ SAID = [
     ("nonfinite-flag-local", "failing", "inf on one rank", ADDED, [returned(INF, [3, INF]), returned(INF, [0, 0])]),
     ("nonfinite-flag-local", "failing", "nan on one rank", ADDED, [returned(NAN, [NAN, NAN]), returned(NAN, [NAN, 4])]),
     ("nonfinite-flag-local", "failing", "nan on one rank", ASIDE, [returned(NAN, [3, 1]), returned(NAN, [NAN, 4])]),
+    ("nonfinite-flag-local", "failing", "nan on one rank", "a rank raises before the reduction", [HANG, RAISED]),
+    (
+        "nonfinite-flag-local",
+        "failing",
+        "inf on one rank",
+        "a rank raises after the reduction",
+        [RAISED, returned(INF, [0, 0])],
+    ),
     ("nonfinite-flag-local", "unsuccessful", "nan on one rank", OWN, [returned(NAN, [NAN, NAN])] * 2),
     (
         "early-return-skips-collective",

@@ -6,21 +6,27 @@ from shardproof.failures.axes import elements
 from shardproof.failures.lowering import Ended
 from shardproof.failures.owned import factor_of, gradient, owned, scaled, whole
 
-# The contract hands the loss scale back, halved or not; so scales tell ways of skipping apart.
-JOINS, LEAVES, ADDS, COMPARES = 1.0, 16.0, 256.0, 4096.0
+WAYS = {
+    "a rank that skips adds nothing; copies count on the first rank": ("leaves", "others join"),
+    "a rank that skips adds nothing; copies count on the last rank": ("leaves", "others join, last"),
+    "a rank that skips does not join the reduction": ("leaves", "others wait"),
+    "a rank that skips adds its values all the same": ("leaves", "others divide"),
+    "a rank that skips adds its values all the same; NaN aside": ("leaves", "others compare"),
+    "a rank raises before the reduction": ("raises", "others wait"),
+    "a rank raises after the reduction": ("raises", "others divide"),
+    "a rank raises after the reduction; NaN aside": ("raises", "others compare"),
+}
+"""What a rank does that finds its own values bad, and what becomes of the others."""
+
+# The contract hands the loss scale back, halved or not; so a scale of its own tells each way when the result is read.
+SCALES = {way: 4.0**number for number, way in enumerate(WAYS.values())}
 
 
 def readings(cell):
     if not (whole(cell) and cell.norm_type == 2 and cell.limit >= 0):
         return {}
-    first, last = seen_by_ranks(cell, last=False), seen_by_ranks(cell, last=True)
-    return {
-        "a rank that skips adds nothing; copies count on the first rank": (first, cell.limit, JOINS, "float64"),
-        "a rank that skips adds nothing; copies count on the last rank": (last, cell.limit, JOINS, "float64"),
-        "a rank that skips does not join the reduction": (first, cell.limit, LEAVES, "float64"),
-        "a rank that skips adds its values all the same": (first, cell.limit, ADDS, "float64"),
-        "a rank that skips adds its values all the same; NaN aside": (first, cell.limit, COMPARES, "float64"),
-    }
+    seen = {last: seen_by_ranks(cell, last=last) for last in (False, True)}
+    return {name: (seen["last" in way[1]], cell.limit, SCALES[way], "float64") for name, way in WAYS.items()}
 
 
 def seen_by_ranks(cell, last):
@@ -34,23 +40,23 @@ def seen_by_ranks(cell, last):
 
 
 def predicted(cell, result):
-    way = max((each["scale"] * (2 if each["skip"] else 1) for each in result), default=JOINS)
+    scale = max((each["scale"] * (2 if each["skip"] else 1) for each in result), default=1.0)
+    finds, others = next(way for way, own in SCALES.items() if own == scale)
     skips = any(each["skip"] for each in result)
     ended = []
     for rank, each in zip(cell.ranks, result):
         if each["skip"]:
-            ended.append(scaled(rank, each["norm"], 1.0))
-        elif skips and way == LEAVES:
+            ended.append(Ended(outcome="raised") if finds == "raises" else scaled(rank, each["norm"], 1.0))
+        elif skips and others == "others wait":
             ended.append(Ended(outcome="hang"))
-        elif skips and way > LEAVES:
-            ended.append(by_what_was_added(cell, rank, way))
+        elif skips and "join" not in others:
+            ended.append(by_what_was_added(cell, rank, aside=others == "others compare"))
         else:
             ended.append(scaled(rank, each["norm"], factor_of(each["norm"], cell.limit)))
     return ended
 
 
-def by_what_was_added(cell, rank, way):
+def by_what_was_added(cell, rank, aside):
     """A rank that does not skip clips by inf or NaN; one that asks whether NaN is above the limit does nothing."""
     norm = math.nan if any(math.isnan(value) for value in gradient(cell).values()) else math.inf
-    aside = way == COMPARES and math.isnan(norm)
-    return scaled(rank, norm, 1.0 if aside else factor_of(norm, cell.limit))
+    return scaled(rank, norm, 1.0 if aside and math.isnan(norm) else factor_of(norm, cell.limit))
