@@ -1,6 +1,7 @@
 """Reproductions: files without shardproof that exit 1 on what failed, and 0 with a clip that is right."""
 
 import ast
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,9 @@ from shardproof.errors import InvalidValueError
 from shardproof.records.audit import SubjectPlan
 
 OURS = Path(shardproof.audit.subjects.__file__).with_name("torch_clips.py")
+RIGHT = SubjectPlan(name="shardproof", spec=f"{OURS}:shardproof", file=str(OURS))
+LINES = 145
+"""A file is to be read from top to bottom; the longest of these have four meshes, or a long subject."""
 
 
 def ran(path, *arguments):
@@ -47,26 +51,67 @@ def modules_of(text):
 )
 def test_a_reproduction_exits_1_and_with_a_right_clip_0(subjects, tmp_path, spec, layout):
     cell = stored_cell(tmp_path / "run", f"{subjects}/{spec}" if ".py" in spec else spec, layout)
-    path = tmp_path / "shown.py"
-    path.write_text(reproduction(shown_of(tmp_path / "run", cell), path.name))
+    shown = shown_of(tmp_path / "run", cell)
+    path, other = tmp_path / "shown.py", tmp_path / "right.py"
+    path.write_text(reproduction(shown, path.name))
+    other.write_text(reproduction(dataclasses.replace(shown, subject=RIGHT), other.name))
 
-    failed, right = ran(path), ran(path, f"{OURS}:shardproof")
+    failed, right = ran(path), ran(other)
 
     assert failed.returncode == 1, failed.stdout + failed.stderr
     assert "WRONG" in failed.stdout
     assert right.returncode == 0, right.stdout + right.stderr
     assert modules_of(path.read_text()) <= set(sys.stdlib_module_names) | {"torch"}
+    assert len(path.read_text().splitlines()) <= LINES
 
 
 @pytest.mark.processes
-def test_a_file_that_does_not_reach_the_call_says_nothing(subjects, tmp_path):
+def test_a_file_that_does_not_reach_the_call_says_nothing(tmp_path):
     cell = stored_cell(tmp_path / "run", "torch", "hand-sharded")
+    broken = tmp_path / "broken.py"
+    broken.write_text("import a_package_that_is_not_there\nclip = a_package_that_is_not_there.clip\n")
+    subject = SubjectPlan(name="broken", spec=f"{broken}:clip", file=str(broken))
+    path = tmp_path / "shown.py"
+    path.write_text(reproduction(dataclasses.replace(shown_of(tmp_path / "run", cell), subject=subject), path.name))
+
+    ended = ran(path)
+
+    assert ended.returncode == 3, ended.stdout + ended.stderr
+
+
+IMPORTED = """import torch, torch.distributed as dist
+
+class Made:
+    capabilities = property(lambda self: {})
+
+    def build(self, ctx):
+        self.group = ctx.group("tp")
+
+    def clip(self, params, max_norm):
+        return torch.nn.utils.clip_grad_norm_(params, max_norm)
+
+made = Made()
+
+def norm(params, max_norm, ctx):
+    assert ctx.names and ctx.placements and ctx.owned == {} and ctx.tied == ()
+    return torch.nn.utils.clip_grad_norm_(params, max_norm)
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("name", "inside"), [("made", False), ("norm", False), ("Made", True)])
+def test_an_object_and_a_name_that_the_file_needs_are_imported(tmp_path, name, inside):
+    source = tmp_path / "mine.py"
+    source.write_text(IMPORTED)
+    cell = stored_cell(tmp_path / "run", f"{source}:{name}", "hand-sharded")
     path = tmp_path / "shown.py"
     path.write_text(reproduction(shown_of(tmp_path / "run", cell), path.name))
 
-    ended = ran(path, f"{subjects / 'broken_import.py'}:clip")
+    ended = ran(path)
 
-    assert ended.returncode == 3, ended.stdout + ended.stderr
+    assert (str(source) not in path.read_text()) == inside
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "WRONG: norm" in ended.stdout
 
 
 SOURCE = """import math

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import importlib.metadata
 import math
-import re
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import jinja2
@@ -15,39 +16,38 @@ import jinja2
 from shardproof.audit import clauses as ids
 from shardproof.audit.agreement import wanted
 from shardproof.audit.clauses import expected
-from shardproof.audit.layouts import Cut, Layout, Tensor, Tied, coordinates, held, told
-from shardproof.audit.layouts.describe import local_names, spans
-from shardproof.audit.reproduction_source import Inlined, inlined
+from shardproof.audit.layouts import Layout
+from shardproof.audit.reproduction_call import MESHED, Calling, calling, imported
+from shardproof.audit.reproduction_layout import copies, frozen, owned, parameters, shapes, wrap
 from shardproof.audit.strict import finite, limit_allowed
 from shardproof.audit.subjects import BUILT_IN
 from shardproof.errors import InvalidValueError
-from shardproof.records.audit import FixturePlan, LayoutPlan, PiecePlan, PlacementKind, SubjectPlan
+from shardproof.records.audit import FixturePlan, LayoutPlan, PiecePlan, SubjectPlan
 from shardproof.sums.kernels import Format
 from shardproof.sums.kernels.python_kernel import decoded, encoded
 
 WAIT_S: Final = 120
-GRACE_S: Final = 10
-CLIP: Final = "clip"
+PATIENCE_S, GRACE_S = 60, 10
+"""How long the file waits for the first rank to come back, and for the next one after another."""
+WIDTH: Final = 118
 TEMPLATE: Final = "reproduction.py.j2"
 BITS: Final = frozenset({ids.ZERO_LIMIT, ids.BITS_NORM, ids.BITS_ELEMENTS, ids.BITS_UNDER, ids.RANGE})
-IMPORTS: Final = (
-    "import inspect",
-    "import math",
-    "import operator",
-    "import os",
-    "import queue",
-    "import runpy",
-    "import sys",
-    "import tempfile",
-    "import time",
-    "from types import SimpleNamespace",
-    "",
-    "import torch",
-    "import torch.distributed as dist",
-    "import torch.multiprocessing as mp",
-    "from torch import nn",
-    "from torch.distributed.device_mesh import init_device_mesh",
-)
+SEEN_ELSEWHERE: Final = frozenset({ids.NORM_GLOBAL, ids.NORM_SAME, ids.SCALE_FACTOR, ids.SCALE_UNDER})
+"""Clauses beside which copies that differ need no line of their own."""
+MODULES: Final = ("contextlib", "inspect", "math", "operator", "os", "queue", "runpy", "sys", "tempfile", "time")
+FROM: Final = {
+    "SimpleNamespace": "types",
+    "nn": "torch",
+    "init_device_mesh": "torch.distributed.device_mesh",
+    "fully_shard": "torch.distributed.fsdp",
+    "FullyShardedDataParallel": "torch.distributed.fsdp",
+    "ShardingStrategy": "torch.distributed.fsdp",
+    "DTensor": "torch.distributed.tensor",
+    "Replicate": "torch.distributed.tensor",
+    "Shard": "torch.distributed.tensor",
+    "distribute_tensor": "torch.distributed.tensor",
+}
+"""What the file may use, and where that is imported from."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,6 @@ class Shown:
     planned: LayoutPlan
     call: FixturePlan
     clauses: frozenset[str]
-
-
-class Source(str):
-    """Text that stands in the file as it is, where repr() would quote it."""
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 def reproduction(shown: Shown, file: str = "reproduction.py") -> str:
@@ -85,41 +78,89 @@ def reproduction(shown: Shown, file: str = "reproduction.py") -> str:
         )
     if shown.clauses == {ids.BITS_LAYOUTS}:
         raise InvalidValueError("Expected a clause of one layout, got bits.across-layouts, which compares layouts.")
-    code = _code(shown.subject)
-    text = _environment().get_template(TEMPLATE).render(file=file, **_facts(shown, code))
+    call = calling(shown.subject, shown.planned, shown.call.norm_type)
+    if call.code and _names(call.code) & _bound(_rendered(shown, dataclasses.replace(call, code=""), file)):
+        # A name of the subject would get another meaning in this file.
+        call = imported(shown.subject, shown.planned)
+    return _rendered(shown, call, file)
+
+
+def _rendered(shown: Shown, call: Calling, file: str) -> str:
+    facts = _facts(shown, call)
+    template = _environment().get_template(TEMPLATE)
+    text = template.render(file=file, imports=[], **facts)
+    text = template.render(file=file, imports=_imports(text, call), **facts)
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
-def _facts(shown: Shown, code: Inlined | None) -> dict[str, Any]:
+def _names(code: str) -> set[str]:
+    return {each.name for each in ast.parse(code).body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
+
+
+def _bound(text: str) -> set[str]:
+    nodes = list(ast.walk(ast.parse(text)))
+    names = {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    names |= {each.arg for each in nodes if isinstance(each, ast.arg)}
+    return names | {each.name for each in nodes if isinstance(each, ast.FunctionDef)} | set(MODULES) | set(FROM)
+
+
+def _imports(text: str, call: Calling) -> list[str]:
+    """The import lines that the text needs, and those of the subject."""
+    used = {each.id for each in ast.walk(ast.parse(text)) if isinstance(each, ast.Name)}
+    modules = [f"import {name}" for name in MODULES if name in used]
+    places: dict[str, list[str]] = {}
+    for name, place in FROM.items():
+        if name in used:
+            places.setdefault(place, []).append(name)
+    types = [f"from {place} import {', '.join(names)}" for place, names in places.items() if place == "types"]
+    rest = [f"from {place} import {', '.join(names)}" for place, names in places.items() if place != "types"]
+    ours = ["import torch", "import torch.distributed as dist", "import torch.multiprocessing as mp"]
+    lines = [*modules, *types, "", *ours, *rest]
+    return [*lines, *(line for line in call.imports if line not in lines and "__future__" not in line)]
+
+
+def _facts(shown: Shown, call: Calling) -> dict[str, Any]:
     layout = shown.layout
-    parameters = [_parameters(layout, rank) for rank in range(layout.world_size)]
-    words = [more for rank in parameters for _, _, more in rank]
+    modelled = layout.kind in ("ddp", "fsdp1", "fsdp2") or "model" in call.reads
+    flattened = layout.kind == "fsdp1"
+    tree = flattened or (modelled and bool({"model", "names"} & call.reads))
+    rows = _rows(shown, None if flattened else _told(shown, call, tree=tree))
     built_in = BUILT_IN.get(shown.subject.spec)
+    words = [row[2] for rank in rows for row in rank if len(row) == 5]
+    dtensors = any("dtensor" in more for more in words)
+    meshed = bool(MESHED & call.reads) or dtensors or layout.kind.startswith("fsdp")
+    sizes, names = tuple(layout.axes.values()), tuple(layout.axes)
     return {
         **_numbers(shown),
-        "title": f"{_said(shown)}: {', '.join(sorted(shown.clauses))}.",
+        "title": textwrap.fill(f"{_said(shown)}: {', '.join(sorted(shown.clauses))}.", WIDTH),
         "needs": " and ".join(built_in.needs) if built_in else "torch",
         "torch": importlib.metadata.version("torch"),
-        "kind": layout.kind,
         "world": layout.world_size,
-        "axes": dict(layout.axes),
-        "imports": _imports(layout, code, any("dtensor" in more for more in words)),
-        "parameters": parameters,
-        "layout": shown.planned.name,
-        "tied": shown.planned.tied,
-        "owned": _owned(shown.planned),
-        "copies": _copies(shown) if ids.COPIES in shown.clauses else (),
-        "wrapper": {"ddp": "DistributedDataParallel", "fsdp2": "fully_shard", "fsdp1": "FSDP"}.get(layout.kind, ""),
-        "wrap": _wrap(layout),
+        "shapes": shapes(layout) if flattened else {},
+        "frozen": frozen(layout) if modelled and not flattened else [],
+        "columns": _columns(flattened=flattened, long=bool(words)),
+        "ranks": _first(rows),
+        "absent": any(row[-2] is None for rank in rows for row in rank),
+        "same": _same(rows),
+        "constants": _constants(shown, call),
+        "code": call.code,
+        "environment": call.libraries,
+        "mesh": f'init_device_mesh("cpu", {sizes}, mesh_dim_names={names})' if meshed and layout.axes else "",
+        "modelled": modelled,
+        "long": bool(words),
+        "tree": tree,
+        "wrap": wrap(layout, ignored=any("ignored" in more for more in words)),
         "prefix": {"ddp": "module.", "fsdp1": "_fsdp_wrapped_module."}.get(layout.kind, ""),
-        "inlined": code.code if code else "",
-        "name": code.name if code else "",
-        "spec": repr(shown.subject.spec),
-        "full": ids.NORM_NUMBER not in shown.clauses,
+        "local": dtensors or layout.kind == "fsdp2",
+        "making": call.making,
+        "call": call.call,
+        "full": ids.NORM_NUMBER not in shown.clauses and (dtensors or layout.kind == "fsdp2"),
+        "copies": ids.COPIES in shown.clauses and not shown.clauses & SEEN_ELSEWHERE,
         "wait": WAIT_S,
+        "patience": PATIENCE_S,
         "grace": GRACE_S,
-        **{key: any(key in more for more in words) for key in ("frozen", "marks", "aliases")},
-        "dtensors": any("dtensor" in more for more in words),
+        **{key: any(key in more for more in words) for key in ("marks", "aliases", "ignored")},
+        "dtensors": dtensors,
     }
 
 
@@ -128,166 +169,105 @@ def _said(shown: Shown) -> str:
     return f"{called} under {shown.planned.title}"
 
 
-def _code(subject: SubjectPlan) -> Inlined | None:
-    """The subject's source where it can stand in the file; None where the file imports it."""
-    if subject.spec in BUILT_IN:
-        from shardproof.audit.subjects import find
-
-        where, _, name = BUILT_IN[subject.spec].clip.rpartition(":")
-        file = Path(find.__code__.co_filename).with_name(f"{where.rpartition('.')[2]}.py")
-        found = inlined(file.read_text(encoding="utf-8"), name)
-        return _as_clip(found) if found is not None else None
-    where, _, name = subject.spec.rpartition(":")
-    if subject.file is None:
-        return None
-    path = Path(subject.file)
-    try:
-        found = inlined(path.read_text(encoding="utf-8"), name, path.parent)
-        return found if found is not None and not _collides(found) else None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidValueError(f"Expected the subject's file, got {path}: {error}.") from error
+def _columns(*, flattened: bool, long: bool) -> str:
+    shape = "" if flattened else "shape, "
+    return (
+        f"name, {shape}{'what else there is to say, ' if long else ''}gradient, and what that should be after the call"
+    )
 
 
-def _as_clip(found: Inlined) -> Inlined:
-    """A built-in subject under names that the file has free: its function is `clip`, and torch is `torch`."""
-    code = re.sub(rf"^(def|class) {found.name}\b", rf"\1 {CLIP}", found.code, flags=re.MULTILINE)
-    code = re.sub(r"\bpytorch\.", "torch.", code)
-    imports = tuple(line for line in found.imports if line != "import torch as pytorch")
-    return Inlined(imports, code, CLIP)
+Row = tuple[Any, ...]
 
 
-def _collides(found: Inlined) -> bool:
-    """Whether the code would give a name of the file another meaning."""
-    template = Path(__file__).parent / "templates" / TEMPLATE
-    ours = set(re.findall(r"^(?:def )?(\w+)(?:\(| =|, )", template.read_text(encoding="utf-8"), re.MULTILINE))
-    ours |= {line.rpartition(" ")[2] for line in IMPORTS}
-    return any(re.search(rf"^(?:def |class )?{name}\b", found.code, re.MULTILINE) for name in ours if name)
+def _told(shown: Shown, call: Calling, *, tree: bool) -> set[str]:
+    """What is said of parameters: what makes them, and what the subject may look at."""
+    marks = {mark for tensor in shown.layout.tensors for mark in tensor.marks}
+    looked = not call.code or any(mark in call.code for mark in marks)
+    return {"dtype", "dtensor", "ignored"} | ({"marks"} if looked else set()) | ({"aliases"} if tree else set())
 
 
-def _imports(layout: Layout, code: Inlined | None, dtensors: bool) -> list[str]:
-    lines = list(IMPORTS)
-    if layout.kind == "fsdp2":
-        lines.append("from torch.distributed.fsdp import fully_shard")
-    if layout.kind == "fsdp1":
-        lines.append("from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy")
-    if dtensors or layout.kind == "fsdp2":
-        names = ["DTensor", "Replicate", "Shard", "distribute_tensor"] if dtensors else ["DTensor"]
-        lines.append(f"from torch.distributed.tensor import {', '.join(names)}")
-    own = [line for line in (code.imports if code else ()) if line not in lines and "__future__" not in line]
-    return [*lines, *own]
-
-
-def _parameters(layout: Layout, rank: int) -> list[tuple[str, tuple[int, ...], dict[str, Any]]]:
-    """What this rank makes before anything is wrapped: name, shape, and what else there is to say of it."""
-    where = coordinates(layout, rank)
-    if layout.original:
-        return [(f"layer{number}.weight", shape, {}) for number, shape in enumerate(layout.original)]
-    if layout.kind == "fsdp1":
-        return [(tensor.name, tensor.shape, {}) for tensor in layout.tensors]
+def _rows(shown: Shown, told: set[str] | None) -> list[list[Row]]:
+    """By rank: name, shape and what is told beside it, gradient, and what it should be; None: no shapes either."""
+    gradients = _gradients(shown)
+    if told is None:
+        return gradients
+    made = [
+        {name: (shape, {key: said[key] for key in said if key in told}) for name, shape, said in listed}
+        for listed in (parameters(shown.layout, rank) for rank in range(len(gradients)))
+    ]
+    long = any(each[name][1] for each, rank in zip(made, gradients, strict=True) for name, _, _ in rank)
     return [
-        (name, _shape(layout, tensor, where), _more(layout, tensor, where))
-        for tensor in layout.tensors
-        if held(tensor, where)
-        for name in local_names(tensor, where)
+        [(name, each[name][0], *([each[name][1]] if long else []), given, right) for name, given, right in rank]
+        for each, rank in zip(made, gradients, strict=True)
     ]
 
 
-def _shape(layout: Layout, tensor: Tensor, where: Mapping[str, int]) -> tuple[int, ...]:
-    if tensor.padded:
-        return (tensor.padded,)
-    by_hand = tuple(axis for axis in layout.axes if axis not in told(layout, tensor))
-    return tuple(len(span) for span in spans(layout, tensor, where, by_hand))
+def _same(rows: Sequence[list[Row]]) -> list[int]:
+    """For each rank the place in the listing of what it holds; [] where no rank holds what another one does."""
+    listed = _first(rows)
+    return [listed.index(rank) for rank in rows] if len(listed) < len(rows) else []
 
 
-def _more(layout: Layout, tensor: Tensor, where: Mapping[str, int]) -> dict[str, Any]:
-    more: dict[str, Any] = {}
-    if tensor.dtype != "float32":
-        more["dtype"] = Source(f"torch.{tensor.dtype}")
-    lies = {axis: tensor.on[axis] for axis in told(layout, tensor) if axis not in layout.fsdp}
-    if lies:
-        placements = [Source(f"Shard({lie.dim})" if isinstance(lie, Cut) else "Replicate()") for lie in lies.values()]
-        more["dtensor"] = (tuple(lies), placements)
-    if tensor.frozen:
-        more["frozen"] = True
-    if tensor.aliases:
-        more["aliases"] = tensor.aliases
-    if layout.kind == "fsdp2" and not set(layout.fsdp) <= set(told(layout, tensor)):
-        more["ignored"] = True
-    if tensor.marks:
-        more["marks"] = dict(tensor.marks) | _tied_marks(tensor, where)
-    return more
+def _first(rows: Sequence[list[Row]]) -> list[list[Row]]:
+    return [rank for place, rank in enumerate(rows) if rank not in rows[:place]]
 
 
-def _tied_marks(tensor: Tensor, where: Mapping[str, int]) -> dict[str, bool]:
-    marks: dict[str, bool] = {}
-    for axis, lie in tensor.on.items():
-        if isinstance(lie, Tied):
-            marks |= {"shared_embedding": True} | ({"shared": True} if where[axis] != next(iter(lie.names)) else {})
-    return marks
-
-
-def _wrap(layout: Layout) -> list[str]:
-    if layout.kind == "ddp":
-        return ["return nn.parallel.DistributedDataParallel(root)"]
-    if layout.kind == "fsdp2":
-        over = f"mesh[{layout.fsdp!r}]"
-        if any("ignored" in more for rank in range(layout.world_size) for _, _, more in _parameters(layout, rank)):
-            return [
-                'ignored = {root.get_parameter(name) for name, _, more in PARAMETERS[rank] if more.get("ignored")}',
-                f"fully_shard(root, mesh={over}, ignored_params=ignored)",
-                "return root",
-            ]
-        return [f"fully_shard(root, mesh={over})", "return root"]
-    if layout.kind == "fsdp1":
-        axes = tuple(reversed(tuple(layout.axes)))
-        groups = ", ".join(f"mesh.get_group({axis!r})" for axis in axes)
-        return [
-            "return FullyShardedDataParallel(",
-            "    root,",
-            f"    process_group={f'({groups})' if len(axes) > 1 else groups},",
-            f"    sharding_strategy=ShardingStrategy.{layout.strategy},",
-            f"    use_orig_params={not layout.original},",
-            '    device_id=torch.device("cpu"),',
-            ")",
-        ]
-    return ["return root"]
+def _constants(shown: Shown, call: Calling) -> list[tuple[str, str]]:
+    """What the context is made of, as far as the subject reads it."""
+    planned, reads = shown.planned, call.reads
+    ranks = range(planned.world_size)
+    lies = [tuple(dict(piece.placements) for piece in planned.pieces if piece.rank == rank) for rank in ranks]
+    constants = [
+        ("COPIES", repr(copies(planned)), ids.COPIES in shown.clauses and not shown.clauses & SEEN_ELSEWHERE),
+        ("AXES", repr(dict(shown.layout.axes)), bool({"axes", "groups"} & reads)),
+        ("LAYOUT", repr(planned.name), "layout" in reads),
+        ("NORM_TYPE", f"float({str(shown.call.norm_type)!r})", "norm_type" in reads),
+        ("PLACEMENTS", repr(lies), "placements" in reads),
+        ("TIED", repr(planned.tied), "tied" in reads),
+        ("OWNED", repr(owned(planned)), "owned" in reads),
+    ]
+    return [(name, value) for name, value, needed in constants if needed]
 
 
 def _numbers(shown: Shown) -> dict[str, Any]:
     planned, call = shown.planned, shown.call
-    want = expected(planned, call)
-    exact = bool(shown.clauses & BITS) and not shown.clauses - BITS
-    outcome = "refused" if not limit_allowed(call) else "returned" if finite(call) else "left alone"
+    want, exact, outcome = expected(planned, call), _exact(shown), _outcome(call)
     numbers = [call.limit, want.norm, *(value for row in call.gradients.values() for value in row)]
     return {
         "limit": repr(call.limit),
-        "norm_type": repr(call.norm_type),
         "norm": repr(want.norm),
         "norm_tolerance": 0.0 if exact else want.norm_tolerance,
         "element_tolerance": 0.0 if exact or outcome != "returned" else want.element_tolerance,
         "outcome": outcome,
-        "not_finite": not all(map(math.isfinite, numbers)) or not math.isfinite(call.norm_type),
-        "gradients": _gradients(shown, exact, outcome),
+        "not_finite": not all(map(math.isfinite, numbers)),
     }
 
 
-def _gradients(shown: Shown, exact: bool, outcome: str) -> list[list[tuple[str, dict[str, PlacementKind], Any, Any]]]:
-    planned, call = shown.planned, shown.call
+def _exact(shown: Shown) -> bool:
+    return bool(shown.clauses & BITS) and not shown.clauses - BITS
+
+
+def _outcome(call: FixturePlan) -> str:
+    return "refused" if not limit_allowed(call) else "returned" if finite(call) else "left alone"
+
+
+def _gradients(shown: Shown) -> list[list[Row]]:
+    """By rank and parameter: name, gradient, and what it should be; None where there is none."""
+    planned, call, exact = shown.planned, shown.call, _exact(shown)
     right = wanted(planned, call)[0]
     dtypes = {tensor.name: Format(tensor.dtype) for tensor in planned.tensors}
     found = []
     for rank in range(planned.world_size):
         pieces = [piece for piece in planned.pieces if piece.rank == rank]
-        rows = right[rank].values if outcome == "returned" and right[rank].values is not None else None
-        entries = []
+        rows = right[rank].values if _outcome(call) == "returned" else None
+        entries: list[Row] = []
         for place, piece in enumerate(pieces):
             given = _given(piece, call)
             after = rows[place] if rows is not None else _given(piece, call, padded=False)
             if exact and after is not None:
                 after = tuple(decoded(dtypes[piece.tensor], encoded(dtypes[piece.tensor], value)) for value in after)
-            listed = None if given is None else list(given)
-            expects = None if after is None or listed is None else list(after)
-            entries.append((piece.entry, dict(piece.placements), listed, expects))
+            none = after is None or given is None
+            entries.append((piece.entry, None if none else list(given or ()), None if none else list(after or ())))
         found.append(entries)
     return found
 
@@ -297,31 +277,6 @@ def _given(piece: PiecePlan, call: FixturePlan, *, padded: bool = True) -> tuple
         return None
     values = tuple(call.gradients[piece.tensor][index] for index in piece.indices)
     return (*values, *(piece.stale for _ in range(piece.padding))) if padded else values
-
-
-def _owned(planned: LayoutPlan) -> list[dict[str, tuple[int, int, int]]]:
-    """By rank, the ranges of flat buffers; empty where no rank has one."""
-    ranks = range(planned.world_size)
-    owned = [
-        {piece.entry: piece.owned for piece in planned.pieces if piece.rank == rank and piece.owned is not None}
-        for rank in ranks
-    ]
-    return owned if any(owned) else []
-
-
-def _copies(shown: Shown) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Pairs of whole slices that are copies of each other: the first one, and each other one."""
-    first: dict[tuple[str, tuple[int, ...]], tuple[int, int]] = {}
-    pairs = []
-    for rank in range(shown.planned.world_size):
-        pieces = [piece for piece in shown.planned.pieces if piece.rank == rank and piece.indices]
-        for place, piece in enumerate([each for each in shown.planned.pieces if each.rank == rank]):
-            if piece in pieces and not piece.padding:
-                here = (rank, place)
-                one = first.setdefault((piece.tensor, piece.indices), here)
-                if one != here:
-                    pairs.append((one, here))
-    return pairs
 
 
 def _environment() -> jinja2.Environment:
