@@ -1,179 +1,100 @@
-"""torch.nn.utils.clip_grad_norm_ under part of ep: expert parallel on 2 ranks: one expert each, under the same name; the router is a copy: copies.equal, norm.global, norm.same-on-ranks, scale.one-factor.
+"""torch.nn.utils.clip_grad_norm_ under part of ep: expert parallel on 2 ranks: one expert each, under the same name; the
+router is a copy: copies.equal, norm.global, norm.same-on-ranks, scale.one-factor.
 
-    python torch_ep.py                  # needs torch only; written with torch 2.13.0+cpu
-    python torch_ep.py other.py:clip    # another clip(params, max_norm) or clip(params, max_norm, ctx) instead
+    python torch_ep.py    # needs torch only; written with torch 2.13.0+cpu
 
-Starts 2 CPU processes (gloo) and prints what each rank should have and what it has. Exits 1 if a rank is
-wrong, 0 if none is, 3 if the call was not reached.
+Starts 2 CPU processes (gloo) and prints what each rank should have and what it has. Exits 1 where a rank is
+wrong, 0 where none is, 3 where the call was not reached.
 """
 
-import inspect
+import contextlib
 import math
-import operator
 import os
 import queue
-import runpy
 import sys
 import tempfile
 import time
-from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
 
-AXES, WORLD = {'ep': 2}, 2
-LIMIT, NORM_TYPE, NORM = 1.0, 2.0, 5.0  # NORM is what is expected
-NORM_TOLERANCE, ELEMENT_TOLERANCE = 1.476837158203125e-06, 1.9152557373046874e-06  # relative
-# For each rank: parameter, its shape, and what else there is to say.
-PARAMETERS = [
+WORLD, LIMIT, NORM = 2, 1.0, 5.0  # NORM: of the whole gradient, each element once
+NORM_TOLERANCE, TOLERANCE = 1.476837158203125e-06, 1.9152557373046874e-06  # relative: of the norm, of elements
+# For each rank and parameter: name, shape, gradient, and what that should be after the call.
+RANKS = [
     [
-        ('router.weight', (1, 1), {}),
+        ('router.weight', (1, 1), [4.0], [0.8]),
     ],
     [
-        ('experts.0.weight', (1, 1), {}),
-        ('router.weight', (1, 1), {}),
+        ('experts.0.weight', (1, 1), [3.0], [0.6000000000000001]),
+        ('router.weight', (1, 1), [4.0], [0.8]),
     ],
 ]
-# For each rank: parameter, how it lies on each axis, its gradient here, and what that should be after the call.
-GRADIENTS = [
-    [
-        ('router.weight', {'ep': 'replicate'}, [4.0], [0.8]),
-    ],
-    [
-        ('experts.0.weight', {'ep': 'distinct'}, [3.0], [0.6000000000000001]),
-        ('router.weight', {'ep': 'replicate'}, [4.0], [0.8]),
-    ],
-]
-COPIES = [((0, 0), (1, 1))]  # (rank, position) twice: the same slice of the same tensor
-TIED, OWNED = (), []  # names of one tensor; by rank: start, stop and length of flat buffers
 
 
-def clip(params, limit, ctx):
+def clip(params, limit):
     """torch's clip on all of this rank's parameters."""
-    return torch.nn.utils.clip_grad_norm_(params, limit, norm_type=ctx.norm_type)
+    return torch.nn.utils.clip_grad_norm_(params, limit)
 
 
-def build(rank, mesh):
-    root = nn.Module()
-    for name, shape, more in PARAMETERS[rank]:
-        part = torch.zeros(shape, dtype=more.get("dtype"))
-        parameter = nn.Parameter(part)
-        for each in (name,):
-            *path, leaf = each.split(".")
-            owner = root
-            for step in path:
-                owner = owner._modules.setdefault(step, nn.Module())
-            owner.register_parameter(leaf, parameter)
-    return root
-
-
-def give(parameter, values):
-    parameter.grad = torch.tensor(values, dtype=parameter.dtype).reshape(parameter.shape)
-
-
-def subject(ctx):
-    spec = sys.argv[1] if len(sys.argv) > 1 else None
-    found = imported(spec) if spec else clip
-    found = found() if inspect.isclass(found) else found
-    if hasattr(found, "build"):
-        found.build(ctx)
-    call = getattr(found, "clip", found)
-    takes = inspect.signature(call).parameters
-    if "ctx" in takes:
-        return lambda params, limit: call(params, limit, ctx=ctx)
-    required = [each for each in takes.values() if each.default is each.empty]
-    return call if len(required) == 2 else lambda params, limit: call(params, limit, ctx)
-
-
-def imported(spec):
-    where, _, name = spec.rpartition(":")
-    sys.path.insert(0, os.path.dirname(os.path.abspath(where)))
-    names = runpy.run_path(where) if where.endswith(".py") else runpy.run_module(where)
-    return operator.attrgetter(name)(SimpleNamespace(**names))
-
-
-def work(rank, store, results, argv):
-    sys.argv[:] = argv
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(WORLD))
+def work(rank, folder, answers):
     if sys.platform == "linux":
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=WORLD)
-    mesh = init_device_mesh("cpu", tuple(AXES.values()), mesh_dim_names=tuple(AXES)) if AXES else None
-    model = build(rank, mesh)
-    named = {name.removeprefix(""): each for name, each in model.named_parameters()}
-    names, placements = tuple(each[0] for each in GRADIENTS[rank]), tuple(each[1] for each in GRADIENTS[rank])
-    params = [named[name] for name in names]
-    for parameter, (_, _, values, _) in zip(params, GRADIENTS[rank]):
-        if values is not None:
-            give(parameter, values)
-    groups = {axis: mesh.get_group(axis) for axis in AXES}
-    ctx = SimpleNamespace(model=model, rank=rank, world_size=WORLD, layout="ep", mesh=mesh, axes=AXES)
-    ctx.__dict__.update(names=names, placements=placements, limit=LIMIT, norm_type=NORM_TYPE, groups=groups)
-    ctx.__dict__.update(params=tuple(params), tied=TIED, owned=OWNED[rank] if OWNED else {}, group=groups.get)
-    call, norm, error = subject(ctx), None, None
-    results.put((rank,))  # what happens from here on is the clip's doing
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's own name need not resolve
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD)
+    params = [nn.Parameter(torch.zeros(shape)) for _, shape, *_ in RANKS[rank]]
+    for parameter, (*_, gradient, _) in zip(params, RANKS[rank]):
+        parameter.grad = torch.tensor(gradient, dtype=parameter.dtype).reshape(parameter.shape)
+    answers.put((rank,))  # what happens from here on is the clip's doing
+    norm, error = None, ""
     try:
-        norm = call(params, LIMIT)
-        norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
+        norm = float(clip(params, LIMIT))
     except Exception as raised:
         error = f"{type(raised).__name__}: {raised}".partition("\n")[0]
-    grads = [each.grad.to_local() if hasattr(each.grad, "to_local") else each.grad for each in params]
-    results.put((rank, norm, [None if each is None else each.flatten().tolist() for each in grads], error))
-    time.sleep(120)  # the parent ends all ranks together; one that left early would disturb the others
+    grads = [each.grad for each in params]
+    answers.put((rank, norm, [None if each is None else each.flatten().tolist() for each in grads], error))
+    time.sleep(120)  # until the parent ends all ranks: one that left early would disturb the others
 
 
-def near(seen, right, tolerance):
-    return seen == right or (seen != seen and right != right) or abs(seen - right) <= tolerance * abs(right) < math.inf
-
-
-def wrong_on(rank, norm, grads, error):
+def wrong(rank, norm, grads, error):
     if error:
         return [error]
-    wrong = [] if near(norm, NORM, NORM_TOLERANCE) else ["norm"]
-    for (name, _, _, right), seen in zip(GRADIENTS[rank], grads):
+    found = [] if math.isclose(norm, NORM, rel_tol=NORM_TOLERANCE) else ["norm"]
+    for (name, *_, right), seen in zip(RANKS[rank], grads):
         seen = [0.0] * len(right or ()) if seen is None else seen
-        if not all(near(one, other, ELEMENT_TOLERANCE) for one, other in zip(seen, right or ())):
-            wrong.append(name)
-    return wrong
+        if not all(math.isclose(*pair, rel_tol=TOLERANCE) for pair in zip(seen, right or ())):
+            found.append(name)
+    return found
 
 
 def main():
-    context = mp.get_context("fork" if sys.platform == "linux" else "spawn")  # torch is imported once
-    results, reached, seen, deadline = context.Queue(), set(), {}, time.monotonic() + 120
+    context = mp.get_context("fork" if sys.platform == "linux" else "spawn")  # forked ranks need no import of torch
+    answers, reached, seen = context.Queue(), set(), {}
     with tempfile.TemporaryDirectory() as folder:
-        arguments = [(rank, f"{folder}/store", results, sys.argv) for rank in range(WORLD)]
-        ranks = [context.Process(target=work, args=each, daemon=True) for each in arguments]
+        ranks = [context.Process(target=work, args=(rank, folder, answers), daemon=True) for rank in range(WORLD)]
         for each in ranks:
             each.start()
-        while len(seen) < WORLD and time.monotonic() < deadline:
-            try:
-                rank, *ended = results.get(timeout=0.2)
+        deadline = time.monotonic() + 60
+        while len(seen) < WORLD and time.monotonic() < deadline and any(each.is_alive() for each in ranks):
+            with contextlib.suppress(queue.Empty):
+                rank, *ended = answers.get(timeout=1)
                 reached.add(rank)
-                seen |= {rank: ended} if ended else {}
-            except queue.Empty:
-                pass
-            if seen or not all(each.is_alive() for each in ranks):
-                # A rank that is still waiting some time after another one came to an end waits for ever.
-                deadline = min(deadline, time.monotonic() + 10)
+                if ended:
+                    seen[rank], deadline = ended, time.monotonic() + 10
         for each in ranks:
             each.kill()
             each.join()
     if len(reached) < WORLD:
         print("Not every rank came as far as the call, so that this says nothing.", file=sys.stderr)
         sys.exit(3)
-    wrong = [wrong_on(rank, *seen[rank]) if rank in seen else ["it does not come back"] for rank in range(WORLD)]
-    for (one, this), (other, that) in COPIES:
-        if one in seen and other in seen and seen[one][1][this] != seen[other][1][that]:
-            wrong[other].append(f"{GRADIENTS[other][that][0]} differs from its copy on rank {one}")
-    for rank in range(WORLD):
-        norm, grads, error = seen.get(rank, (None, None, None))
-        print(f"rank {rank}: gradients {[given for _, _, given, _ in GRADIENTS[rank]]}, limit {LIMIT}")
-        print(f"  expected {[right for _, _, _, right in GRADIENTS[rank]]}, norm {NORM}")
-        print(f"  observed {grads}, norm {norm}", *(f"  WRONG: {each}" for each in wrong[rank]), sep="\n")
-    sys.exit(1 if any(wrong) else 0)
+    problems = [wrong(rank, *seen[rank]) if rank in seen else ["it does not come back"] for rank in range(WORLD)]
+    for rank, rows in enumerate(RANKS):
+        norm, grads, _ = seen.get(rank, (None, None, None))
+        print(f"rank {rank}: limit {LIMIT}, gradients {[gradient for *_, gradient, _ in rows]}")
+        print(f"  expected norm {NORM}, gradients {[right for *_, right in rows]}")
+        print(f"  observed norm {norm}, gradients {grads}", *(f"  WRONG: {each}" for each in problems[rank]), sep="\n")
+    sys.exit(1 if any(problems) else 0)
 
 
 if __name__ == "__main__":
