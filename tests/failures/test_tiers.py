@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import builtins
 import gzip
@@ -11,7 +12,6 @@ import json
 import keyword
 import re
 import sys
-import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -237,15 +237,28 @@ def test_our_own_package_and_pages_hold_nothing_back():
     assert not found
 
 
+class Renamed(ast.NodeTransformer):
+    """Every name that is no keyword, built-in, attribute or module; those inside of f-strings too."""
+
+    KEPT = frozenset({*dir(builtins), *keyword.kwlist, "math", "Fraction", "fractions"})
+
+    def other(self, name):
+        return name if name in self.KEPT else f"z_{name}"
+
+    def visit_Name(self, node):
+        return ast.Name(self.other(node.id), node.ctx)
+
+    def visit_arg(self, node):
+        return ast.arg(self.other(node.arg))
+
+    def visit_FunctionDef(self, node):
+        self.generic_visit(node)
+        node.name = self.other(node.name)
+        return node
+
+
 def all_renamed(text):
-    """Every name that is no keyword, built-in, attribute or module, by Python's own tokens."""
-    words = list(tokenize.generate_tokens(io.StringIO(text).readline))
-    kept, out = {*dir(builtins), *keyword.kwlist, "math", "Fraction", "fractions"}, []
-    for before, word in zip([None, *words], words, strict=False):
-        attribute = before is not None and before.string == "."
-        other = word.type == tokenize.NAME and word.string not in kept and not attribute
-        out.append((word.type, f"z_{word.string}" if other else word.string))
-    return tokenize.untokenize(out)
+    return ast.unparse(ast.fix_missing_locations(Renamed().visit(ast.parse(text))))
 
 
 def test_every_mechanisms_repair_is_found_under_other_names():

@@ -37,7 +37,11 @@ def tokens(text: str) -> list[str]:
             found += tokens(token.lstrip("rbfuRBFU").strip("\"'"))
             continue
         if kind == "text":
-            token = "'" + token.lstrip("rbfuRBFU").strip("\"'") + "'"
+            prefix, inside = token[: token.index(token[-1])].lower(), token.lstrip("rbfuRBFU").strip("\"'")
+            if "f" in prefix:
+                found += _of_fstring(inside)
+                continue
+            token = f"'{inside}'"
         elif kind == "number":
             token = _number(token)
         found.append(token)
@@ -119,6 +123,12 @@ def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt) and not isinstance(node, ast.Import | ast.ImportFrom):
             yield node
+
+
+def _of_fstring(inside: str) -> list[str]:
+    """The words around the fields as texts, and the tokens of the fields, whose names can be chosen too."""
+    parts = [part for part in re.split(r"(\{[^{}]*\})", inside) if part]
+    return [word for part in parts for word in (tokens(part) if part[0] == "{" else [f"'{part}'"])]
 
 
 def _number(token: str) -> str:
