@@ -194,3 +194,12 @@ def test_programs_that_take_a_refused_limit_are_compared_within_the_tolerance_of
     found = {each.scope: each for each in diagnosed(rounds, layouts=("ddp", "mixed-dtypes"), profile="strict")}
     names = {name.mechanism for each in found["limit.domain"].candidates for name in each.together[0]}
     assert names == {"limit-domain"}
+
+
+def test_padding_that_is_counted_is_named_as_such_and_not_by_programs_that_are_right_but_for_it():
+    def padded(layout, call):
+        return point_of(layout, call).right_with_padding
+
+    (diagnosis,) = diagnosed(padded, layouts=("ddp", "zero-flat", "zero-flat-uneven", "zero-flat-replicas"))
+
+    assert {name.mechanism for each in diagnosis.candidates for name in each.together[0]} == {"uneven-shard-average"}

@@ -16,8 +16,9 @@ from typing import Any, Final
 from shardproof.audit.agreement import Part, Told, agrees, departs, residual, seen_in, wanted
 from shardproof.audit.clauses import LIMIT_DOMAIN, NON_FINITE, RANGE, ZERO_LIMIT
 from shardproof.audit.lowering import cell_of, padding_counted
+from shardproof.audit.orders import norm_of_order
 from shardproof.audit.strict import clause_of
-from shardproof.failures import Lowered
+from shardproof.failures import Lowered, owned
 from shardproof.failures.lowering import Cell, Ended, answer
 from shardproof.records.audit import (
     Candidate,
@@ -61,16 +62,24 @@ class Point:
         """Whether the subject departs from the reference here."""
         return departs(self.seen, self.right, self.norm_tolerance, self.element_tolerance)
 
+    @functools.cached_property
+    def right_with_padding(self) -> Sequence[Told]:
+        """What a program does that is right but for taking padding for gradient."""
+        if self.padded is self.cell or not self.padded.limit >= 0 or not owned.finite(self.padded):
+            return self.right
+        return owned.clipped(self.padded, norm_of_order([*owned.gradient(self.padded).values()], self.padded.norm_type))
+
 
 @dataclass(frozen=True)
 class Suspect:
     """One wrong implementation, in readings that come to the same on every point.
 
-    It answers any point, or says that it cannot.
+    It answers any point, or says that it cannot. padded: it is told that padding is gradient.
     """
 
     names: tuple[Named, ...]
     answer: Callable[[Point], Sequence[Ended] | None]
+    padded: bool
 
 
 @dataclass(frozen=True)
@@ -207,7 +216,7 @@ def suspects_of(dictionary: Sequence[Lowered], points: Sequence[Point]) -> Itera
                 names = tuple(
                     Named(mechanism=entry.slug, implementation=entry.role, reading=reading + behind) for reading in same
                 )
-                yield Suspect(names, functools.partial(_answer, readings, solve, same[0], padded))
+                yield Suspect(names, functools.partial(_answer, readings, solve, same[0], padded), padded)
 
 
 def _equal_readings(
@@ -270,8 +279,9 @@ def _explains(suspect: Suspect, points: Sequence[Point], part: Part = "all") -> 
     """On how many points the suspect departs from the reference, agreeing with the subject on all; 0: it does not.
 
     A point that the suspect cannot express counts against it where the subject is wrong there, and not otherwise.
+    Where padding alone makes it depart, the mistake is not its own.
     """
-    departing = 0
+    departing = own = 0
     for point in points:
         ended = suspect.answer(point)
         if ended is None:
@@ -280,8 +290,11 @@ def _explains(suspect: Suspect, points: Sequence[Point], part: Part = "all") -> 
             continue
         if not agrees(point.seen, ended, point.norm_tolerance, point.element_tolerance, part):
             return 0
-        departing += departs(ended, point.right, point.norm_tolerance, point.element_tolerance, part)
-    return departing if departing >= ENOUGH else 0
+        tolerances = point.norm_tolerance, point.element_tolerance
+        differs = departs(ended, point.right, *tolerances, part)
+        departing += differs
+        own += differs and (not suspect.padded or departs(ended, point.right_with_padding, *tolerances, part))
+    return departing if own >= ENOUGH else 0
 
 
 def _pairs(suspects: Sequence[Suspect], points: Sequence[Point]) -> Iterator[Candidate]:

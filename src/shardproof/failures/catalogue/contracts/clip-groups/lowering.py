@@ -11,7 +11,13 @@ WAYS = {
     "tensors that lie in the same way": lambda piece: str(sorted(piece.on.items())),
     "cut tensors apart from others": lambda piece: "cut" if "shard" in piece.on.values() else "not cut",
     "tensors that ranks share apart from others": lambda piece: "own" if "distinct" in piece.on.values() else "shared",
+    "experts apart from others": lambda piece: "dense" if piece.on.get("ep", "replicate") == "replicate" else "expert",
+    "biases and norms apart from others": lambda piece: "no decay" if undecayed(piece.name) else "decay",
 }
+
+
+def undecayed(name):
+    return "bias" in name or "norm" in name
 
 
 def readings(cell):
