@@ -360,3 +360,18 @@ def test_a_shared_parameter_is_one_object_and_a_frozen_one_is_in_the_model_only(
     from shardproof.audit.ranks import on_every_rank
 
     assert on_every_rank("ddp-4", same_object) == [[True, False, 2]] * 4
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=lambda layout: layout.name)
+def test_the_largest_magnitude_lies_on_some_ranks_only_where_ranks_hold_different_elements(layout):
+    """Else a program that looks at its own rank alone would return the right maximum."""
+    held = {
+        frozenset((share.tensor.name, index) for share in shares(layout, rank) for index in share.indices)
+        for rank in range(layout.world_size)
+    }
+    gradients = base_gradients(layout, order=math.inf)
+    norms = local_norms(layout, gradients, math.inf)
+
+    assert (len(set(norms)) > 1) == (len(held) > 1)
+    calls = {call.name: call for call in fixtures(layout, math.inf)}
+    assert all(abs(value) <= 256 for row in calls["over"].gradients.values() for value in row)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -38,7 +39,7 @@ def fixtures(layout: Layout, norm_type: float = 2.0) -> tuple[FixturePlan, ...]:
     such norm. Where a layout has idle ranks, their parameters have no gradient in any call but `under`. The limits lie
     around the norm of order `norm_type`, which is what the subject is asked for.
     """
-    gradients = base_gradients(layout)
+    gradients = base_gradients(layout, order=norm_type)
     norm = _norm(gradients, norm_type)
     absent = {tensor.name: tensor.idle for tensor in layout.tensors if tensor.idle}
     calls = [*_core(layout, gradients, norm, norm_type), *_strict(layout, gradients, norm)]
@@ -46,21 +47,21 @@ def fixtures(layout: Layout, norm_type: float = 2.0) -> tuple[FixturePlan, ...]:
     return tuple(call if call.name == "under" else call.model_copy(update={"absent": absent}) for call in calls)
 
 
-def base_gradients(layout: Layout, *, everywhere: bool = False) -> Gradients:
+def base_gradients(layout: Layout, *, everywhere: bool = False, order: float = 2.0) -> Gradients:
     """Small nonzero integers for each logical tensor, row-major; their global norm is an integer.
 
-    They grow along each tensor, so that no two slices have the same norm. What idle ranks hold is zero, unless
-    every rank is to have a gradient `everywhere`.
+    They grow along each tensor, so that no two slices have the same norm; for the largest magnitude, order inf, no
+    two elements have the same. What idle ranks hold is zero, unless every rank is to have a gradient `everywhere`.
     """
-    counter = itertools.count()
     trained = [tensor for tensor in layout.tensors if not tensor.frozen]
-    values = {
-        tensor.name: [_value(next(counter), place) for place in range(size)]
-        for tensor, size in ((tensor, math.prod(tensor.shape)) for tensor in trained)
-    }
+    sizes = {tensor.name: math.prod(tensor.shape) for tensor in trained}
+    counter = itertools.count()
+    values = {name: [_value(next(counter), place) for place in range(size)] for name, size in sizes.items()}
+    if order == math.inf:
+        values = _distinct(layout, values)
     for name, index in () if everywhere else _idle_elements(layout):
         values[name][index] = 0.0
-    if values:
+    if values and order != math.inf:
         largest = max((values[tensor.name] for tensor in trained if not tensor.idle), key=len)
         largest[-_FREE:] = [0.0] * _FREE
         fixed = sum(int(value) ** 2 for row in values.values() for value in row)
@@ -85,7 +86,7 @@ def partial_norms(layout: Layout, gradients: Gradients, order: float = 2.0) -> l
 
 def _core(layout: Layout, gradients: Gradients, norm: float, order: float) -> list[FixturePlan]:
     zeros = {name: tuple(0.0 for _ in values) for name, values in gradients.items()}
-    full = base_gradients(layout, everywhere=True)
+    full = base_gradients(layout, everywhere=True, order=order)
     above = 2 * _norm(full, order)
     calls = [
         FixturePlan(name="over", title="limit is half the norm", limit=norm / 2, gradients=gradients),
@@ -196,6 +197,23 @@ def _norm(gradients: Gradients, order: float) -> float:
 def _value(count: int, place: int) -> float:
     magnitude = 1 + (5 * count + place // 3) % 4 + place // 8
     return float(-magnitude if count % 3 == 1 else magnitude)
+
+
+def _distinct(layout: Layout, values: dict[str, list[float]]) -> dict[str, list[float]]:
+    """The same signs, and magnitudes of which the largest lie on the fewest ranks."""
+    holders = Counter(
+        (share.tensor.name, index)
+        for rank in range(layout.world_size)
+        for share in shares(layout, rank)
+        for index in share.indices
+    )
+    listed = sorted(
+        ((name, index) for name, row in values.items() for index in range(len(row))), key=holders.__getitem__
+    )
+    for place, (name, index) in enumerate(listed):
+        # Up to 256 every integer is a bfloat16.
+        values[name][index] = math.copysign(max(1.0, 256.0 - place), values[name][index])
+    return values
 
 
 def _roots(fixed: int) -> list[float]:
