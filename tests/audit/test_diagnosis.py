@@ -203,3 +203,27 @@ def test_padding_that_is_counted_is_named_as_such_and_not_by_programs_that_are_r
     (diagnosis,) = diagnosed(padded, layouts=("ddp", "zero-flat", "zero-flat-uneven", "zero-flat-replicas"))
 
     assert {name.mechanism for each in diagnosis.candidates for name in each.together[0]} == {"uneven-shard-average"}
+
+
+@pytest.mark.parametrize(
+    ("slug", "reading", "layouts"),
+    [
+        (
+            "missing-model-axis",
+            "group: every axis but ep; tensors know nothing; tied names once",
+            ("ep-dp", "pipeline-v"),
+        ),
+        (
+            "replica-counted-n-times",
+            "group: the axis tp; tensors know what it leaves out",
+            ("fsdp2-tp", "hand-sharded", "ddp", "pipeline-tied"),
+        ),
+        ("separate-group-norms", "experts apart from others", ("ep-dp", "ep-fsdp2", "ddp")),
+        ("separate-group-norms", "biases and norms apart from others", ("hand-sharded", "fsdp2-tp", "ddp")),
+    ],
+)
+def test_a_program_that_is_right_but_for_one_thing_is_named(slug, reading, layouts):
+    (diagnosis,) = diagnosed(of(slug, "failing", reading), layouts=layouts)
+
+    assert slug in {name.mechanism for each in diagnosis.candidates for name in each.together[0]}
+    assert all(len(each.together[0]) == 1 for each in diagnosis.candidates), "one mistake is enough"
