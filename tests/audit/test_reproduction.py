@@ -80,6 +80,10 @@ def test_a_file_that_does_not_reach_the_call_says_nothing(tmp_path):
 
 
 IMPORTED = """import torch, torch.distributed as dist
+from torch import distributed as same
+import math as mp
+
+LIMIT = 2.0
 
 class Made:
     capabilities = property(lambda self: {})
@@ -92,6 +96,18 @@ class Made:
 
 made = Made()
 
+def constant(params, max_norm):
+    assert LIMIT == 2.0
+    return torch.nn.utils.clip_grad_norm_(params, max_norm)
+
+def alias(params, max_norm):
+    assert mp.sqrt(4) == 2
+    return torch.nn.utils.clip_grad_norm_(params, max_norm)
+
+def usual(params, max_norm):
+    assert same is dist and dist.get_world_size() == 2
+    return torch.nn.utils.clip_grad_norm_(params, max_norm)
+
 def norm(params, max_norm, ctx):
     assert ctx.names and ctx.placements and ctx.owned == {} and ctx.tied == ()
     return torch.nn.utils.clip_grad_norm_(params, max_norm)
@@ -99,7 +115,10 @@ def norm(params, max_norm, ctx):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("name", "inside"), [("made", False), ("norm", False), ("Made", True)])
+@pytest.mark.parametrize(
+    ("name", "inside"),
+    [("made", False), ("norm", False), ("constant", False), ("alias", False), ("Made", True), ("usual", True)],
+)
 def test_an_object_and_a_name_that_the_file_needs_are_imported(tmp_path, name, inside):
     source = tmp_path / "mine.py"
     source.write_text(IMPORTED)

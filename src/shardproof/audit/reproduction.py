@@ -79,10 +79,35 @@ def reproduction(shown: Shown, file: str = "reproduction.py") -> str:
     if shown.clauses == {ids.BITS_LAYOUTS}:
         raise InvalidValueError("Expected a clause of one layout, got bits.across-layouts, which compares layouts.")
     call = calling(shown.subject, shown.planned, shown.call.norm_type)
-    if call.code and _names(call.code) & _bound(_rendered(shown, dataclasses.replace(call, code=""), file)):
-        # A name of the subject would get another meaning in this file.
+    if call.code and _collides(call, _rendered(shown, dataclasses.replace(call, code="", imports=()), file)):
+        # A name of the subject would get another meaning in this file, or one of the file's in the subject.
         call = imported(shown.subject, shown.planned)
     return _rendered(shown, call, file)
+
+
+def _collides(call: Calling, text: str) -> bool:
+    """Whether the subject's code, or what it imports, gives a name of the file another meaning."""
+    ours, theirs = _meanings(text), _meanings("\n".join(call.imports))
+    bound = _bound(text)
+    top = ast.parse(call.code).body
+    made = {each.name for each in top if isinstance(each, ast.FunctionDef | ast.ClassDef)}
+    assigned = [name for each in top if isinstance(each, ast.Assign) for name in ast.walk(each)]
+    made |= {each.id for each in assigned if isinstance(each, ast.Name)}
+    taken = {name for name, meaning in theirs.items() if ours.get(name, meaning) != meaning}
+    return bool(made & (bound | ours.keys()) or taken or theirs.keys() & bound)
+
+
+def _meanings(text: str) -> dict[str, str]:
+    """What the import lines of a text bind: name -> what it stands for."""
+    meanings: dict[str, str] = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Import):
+            for each in node.names:
+                whole = each.name if each.asname else each.name.partition(".")[0]
+                meanings[each.asname or whole] = whole
+        elif isinstance(node, ast.ImportFrom):
+            meanings |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
+    return meanings
 
 
 def _rendered(shown: Shown, call: Calling, file: str) -> str:
@@ -93,15 +118,12 @@ def _rendered(shown: Shown, call: Calling, file: str) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
-def _names(code: str) -> set[str]:
-    return {each.name for each in ast.parse(code).body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
-
-
 def _bound(text: str) -> set[str]:
+    """What the file makes anywhere but by importing it."""
     nodes = list(ast.walk(ast.parse(text)))
     names = {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
     names |= {each.arg for each in nodes if isinstance(each, ast.arg)}
-    return names | {each.name for each in nodes if isinstance(each, ast.FunctionDef)} | set(MODULES) | set(FROM)
+    return names | {each.name for each in nodes if isinstance(each, ast.FunctionDef)}
 
 
 def _imports(text: str, call: Calling) -> list[str]:
