@@ -1,6 +1,8 @@
 """Ranks: whatever a subject does to them, the audit ends with a clear verdict, and nothing is left running."""
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 pytest.importorskip("torch", reason="ranks need torch")
 
 from shardproof.audit.layouts import Layout
-from shardproof.audit.ranks import on_every_rank, results_on_every_rank
+from shardproof.audit.ranks import on_every_rank, results_on_every_rank, strays
 from shardproof.errors import InvalidValueError, ParticipationError
 
 pytestmark = pytest.mark.processes
@@ -165,3 +167,17 @@ def alive(pid):
             return False
         time.sleep(0.02)
     return True
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="strays are looked for in /proc")
+def test_the_forkserver_is_no_stray_while_it_holds_a_ranks_log():
+    reader, writer = os.pipe()
+    command = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[writer]) as holder:
+        os.close(writer)
+        held, spared = strays.found([], [reader], None, []), strays.found([], [reader], holder.pid, [])
+        holder.communicate(b"\n")
+    os.close(reader)
+
+    assert holder.pid in held
+    assert holder.pid not in spared

@@ -38,7 +38,8 @@ def found(ranks: Sequence[int], log_readers: Sequence[int], forkserver: int | No
     adopted = {pid for pid in processes if forkserver and parent(pid) == forkserver} - set(others)
     ours = adopted | _descendants({*ranks, *adopted}, processes)
     ours |= {pid for pid in processes if _writes_to(pid, pipes)}
-    return ours - {os.getpid(), *ranks}
+    # The forkserver holds a rank's end of the log until it has said who was started.
+    return ours - {os.getpid(), *ranks, forkserver or 0}
 
 
 def _descendants(roots: set[int], processes: Iterable[int]) -> set[int]:

@@ -23,6 +23,8 @@ def readings(cell):
     said = {name: ([value / unit for value in values], cell.limit / unit) for name, unit in UNITS.items()}
     # Programs that divide look for a norm of zero first, or add an epsilon so small that nothing else shows it.
     said["a norm of zero passed over"] = (list(values), cell.limit if any(values) else None)
+    # A factor that is held at one by holding the limit at the norm is 0 / 0 where the norm is zero.
+    said["the limit is held at the norm first"] = (list(values), min(cell.limit, math.hypot(*values)))
     # min(1.0, nan) is 1.0 where min(nan, 1.0) is NaN: a program that holds its factor so does not see a NaN limit.
     said["a NaN limit compares as no limit"] = (list(values), math.inf if math.isnan(cell.limit) else cell.limit)
     return said

@@ -6,6 +6,7 @@ from math import isfinite
 
 from shardproof.failures.axes import elements, exponent, filled, groups, pieces, times
 from shardproof.failures.lowering import Ended
+from shardproof.failures.owned import owned
 
 
 def readings(cell):
@@ -21,6 +22,8 @@ def readings(cell):
             named[f"norms along {name}; the collective {what}"] = parts[reduce, axes]
         tensors = (tensors_of(cell), cell.norm_type, times(cell.limit, exponent(cell)), reduce)
         named[f"norms of whole tensors; what combines them {what}"] = tensors
+        own = (owned_by(cell), cell.norm_type, times(cell.limit, exponent(cell)), reduce)
+        named[f"norms of what ranks own; the collective {what}"] = own
         meshes = (meshes_of(cell), cell.norm_type, times(cell.limit, exponent(cell)), reduce)
         named[f"norms of the tensors of each mesh; what combines them {what}"] = meshes
     return named
@@ -65,6 +68,13 @@ def parts_of(cell, axes):
 def tensors_of(cell):
     """Each tensor, whole, as if a rank of its own held it."""
     return whole_by(cell, lambda piece: piece.tensor)
+
+
+def owned_by(cell):
+    """What each rank counts of all elements where each is counted by the first that holds it."""
+    power = exponent(cell)
+    shards = [[times(value, power) for value in shard.values()] for shard in owned(cell)]
+    return [{"lies": "distinct", "ranks": shards}]
 
 
 def meshes_of(cell):
